@@ -356,8 +356,9 @@ class TableOptions:
         str,
         Option(
             "The envelope of captured changes",
-            more="`debezium`, `maxwell` or `canal`",
-            create=Flag("Envelope of change records: debezium, maxwell or canal."),
+            more="`debezium`, `maxwell`, `canal`, `debezium_mongodb`, `mongodb`, `dms`, "
+            "`goldengate`, `qlik` or `qlik_data`, see [change streams](upserts.md#change-streams)",
+            create=Flag("Envelope of change records, such as debezium, maxwell, canal or mongodb."),
         ),
     ] = ""
     deleted_by: Annotated[

@@ -113,7 +113,7 @@ def _of_values(definition: TableDefinition, seen: Sample, schemas: Schemas) -> I
         beside = newest_schema(values)
         if beside is not None and (envelope is not None or beside.kind == "record"):
             described = infer_schema.Found(beside, "the schema beside the newest value")
-            return _of_schema(described.at((envelope.row,) if envelope is not None else ()))
+            return _of_schema(described.at(envelope.row_path if envelope is not None else ()))
         spelling = Spelling.of(",".join(definition.spellings))
         of_json = infer_json(rows_of(definition.envelope, values) if envelope else values, spelling)
         source = f"{len(values)} records" + (f" in {definition.envelope}" if envelope else "")
@@ -129,7 +129,7 @@ def _of_values(definition: TableDefinition, seen: Sample, schemas: Schemas) -> I
         setting, definition.format, definition.topic, seen.values, seen.headers
     )
     if envelope is not None:
-        schema = schema.at((envelope.row,))
+        schema = schema.at(envelope.row_path)
     return _of_schema(schema)
 
 
@@ -291,9 +291,9 @@ def _absent(
         leaves = [leaf for leaf in tree.parts[part] if not (is_inferred and leaf.by_name)]
         envelope = ENVELOPES.get(spec.encoding.envelope)
         if envelope is not None:
-            row, has_rows = envelope.row, bool(keys.get(envelope.row))
+            row, has_rows = envelope.row_path, bool(keys.at(envelope.row_path))
             leaves = [
-                dataclasses.replace(leaf, path=(row, *leaf.path)) if leaf.by_name else leaf
+                dataclasses.replace(leaf, path=(*row, *leaf.path)) if leaf.by_name else leaf
                 for leaf in leaves
                 if has_rows or not leaf.by_name
             ]

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from seamline.connectors.kafka.formats.all_formats import format_of
 from seamline.connectors.kafka.formats.connect import part_reader
+from seamline.connectors.kafka.formats.envelopes import ENVELOPES, rewritten
 from seamline.connectors.kafka.formats.large import reasons as large_reasons
 from seamline.connectors.kafka.formats.large import without_large
 from seamline.connectors.kafka.formats.log_columns import (
@@ -29,7 +30,7 @@ from seamline.connectors.kafka.formats.log_columns import (
     own_columns,
     raw_column,
 )
-from seamline.connectors.kafka.formats.parts import Leaf, Setting
+from seamline.connectors.kafka.formats.parts import Leaf, Parts, Setting
 from seamline.connectors.kafka.formats.schemas import NoRegistry, Schemas
 from seamline.connectors.kafka.formats.spelling import Spelling
 from seamline.connectors.kafka.formats.tombstones import Tombstones
@@ -90,6 +91,7 @@ class Decoder:
         values, keys = (self._tree.parts[part] for part in (VALUE, KEY))
         self._values = part_reader(format_of(encoding.value, settings[VALUE]), values)
         self._keys = part_reader(format_of(encoding.key, settings[KEY]), keys)
+        self._envelope = ENVELOPES.get(encoding.envelope)
         self._tombstones = Tombstones(spec, values, settings) if spec.primary_key else None
 
     def decode(self, batch: RawBatch, batch_id: int | None = None) -> Decoded:
@@ -120,7 +122,10 @@ class Decoder:
         batch = without_large(batch)
         arrays, bad = self._decode_values(batch)
         if self._tree.parts[KEY]:
-            key_arrays, key_bad = self._keys.decode(_listed(batch.keys), batch.headers)
+            keys: Parts = _listed(batch.keys)
+            if self._envelope is not None:
+                keys = rewritten(self._envelope, keys)
+            key_arrays, key_bad = self._keys.decode(keys, batch.headers)
             arrays |= key_arrays
             bad |= {i: f"key: {reason}" for i, reason in key_bad.items() if i not in bad}
         for place, make in self._logged.items():

@@ -1,13 +1,17 @@
 """Envelopes: records of change data capture, which say what happened to a row of a database.
 
 Debezium's have the row after the change, the row before it, and an operation; Maxwell's the row and
-a type; Canal's a list of rows and a type. The contents of an envelope are read by the format of the
-values, at their places in the envelope, so a change is decoded as exactly as a row. Kafka Connect
-may have wrapped values with their schema.
+a type; Canal's a list of rows and a type; others the like, at other places. The contents of an
+envelope are read by the format of the values, at their places in the envelope, so a change is
+decoded as exactly as a row. Kafka Connect may have wrapped values with their schema. MongoDB's
+documents are rewritten as plain JSON first.
 
 An update of a primary key deletes the row of the former key and writes one of the new key. Maxwell
 and Canal send one record for both, which includes the former key. Debezium sends a record for each,
 unless the key of the table is not that of the records.
+
+Records that a source writes beside its changes, such as Debezium's heartbeats, say nothing about
+any row; they are known by their shape.
 
 A write whose row the source has not sent is a bad record. A kind of change that its record alone
 does not fully describe is refused, whatever the policy for bad records, because leaving it out
@@ -18,14 +22,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamline.connectors.kafka.formats import mongodb
 from seamline.connectors.kafka.formats.absent import Absent
-from seamline.connectors.kafka.formats.connect import PAYLOAD, ConnectReader
+from seamline.connectors.kafka.formats.connect import PAYLOAD, ConnectReader, part_reader
 from seamline.connectors.kafka.formats.parts import (
     PRESENCE,
     AllHeaders,
@@ -35,16 +40,38 @@ from seamline.connectors.kafka.formats.parts import (
     Parts,
     nulled,
 )
-from seamline.errors import NOT_SUPPORTED, UPSERT_ORDER_UNKNOWN, SeamlineError
+from seamline.errors import (
+    INVALID_TABLE_DEFINITION,
+    NOT_SUPPORTED,
+    UPSERT_ORDER_UNKNOWN,
+    SeamlineError,
+)
 from seamline.seam.encoding import KEY, Path
 from seamline.seam.records import DecoderSpec
 from seamline.sql.columns import DELETED
-from seamline.sql.types import VARCHAR, Array, Field, Row
+from seamline.sql.types import BIGINT, VARCHAR, Array, Field, Row, Type
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Beside:
+    """The shape of records that a source writes beside its changes, which have no operation.
+
+    Attributes:
+        field: The field that they have.
+        words: What it may say; anything if empty.
+        others: Further fields that they have.
+        lacks: Fields that they do not have, besides the columns of the table's key.
+    """
+
+    field: str
+    words: frozenset[str] = frozenset()
+    others: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Envelope:
-    """The names that one kind of envelope uses for its parts.
+    """The names that one kind of envelope uses for its parts; dots lead to names inside others.
 
     Attributes:
         operation: What happened.
@@ -59,6 +86,9 @@ class Envelope:
         absent: The placeholder for a value that the source has not sent.
         is_listed: Whether the row is in a list. The list may hold only one row: with several, it is
             unknown which offset belongs to which row.
+        deletes_may_have_row: Whether a delete may have its row in `row` instead of `before`.
+        besides: The shapes of records that say nothing about any row.
+        rewritten: Makes plain JSON of a value or a key, for sources that write JSON only.
     """
 
     operation: str
@@ -72,7 +102,34 @@ class Envelope:
     refused: frozenset[str]
     absent: Absent | None = None
     is_listed: bool = False
+    deletes_may_have_row: bool = False
+    besides: tuple[Beside, ...] = ()
+    rewritten: Callable[[bytes], bytes] | None = None
 
+    @property
+    def row_path(self) -> Path:
+        """The names that lead to the row."""
+        return path_of(self.row)
+
+
+def path_of(names: str) -> Path:
+    """Returns the path that names with dots between them are."""
+    return tuple(names.split("."))
+
+
+_DEBEZIUMS = (
+    Beside("status", frozenset({"BEGIN", "END"}), others=("id",)),  # of transactions
+    Beside("databaseName", others=("source",)),  # changes of schemas
+    Beside("ts_ms", lacks=("source", "before", "after")),  # heartbeats
+)
+_QLIKS_OPERATIONS: Mapping[str, Any] = {
+    "writes": frozenset({"REFRESH", "INSERT", "UPDATE"}),
+    "deletes": frozenset({"DELETE"}),
+    "truncates": frozenset(),
+    "nothing": frozenset(),
+    "refused": frozenset(),
+    "deletes_may_have_row": True,
+}
 
 ENVELOPES: Mapping[str, Envelope] = {
     "debezium": Envelope(
@@ -86,6 +143,7 @@ ENVELOPES: Mapping[str, Envelope] = {
         nothing=frozenset("m"),
         refused=frozenset(),
         absent=Absent("__debezium_unavailable_value"),
+        besides=_DEBEZIUMS,
     ),
     "maxwell": Envelope(
         operation="type",
@@ -112,6 +170,78 @@ ENVELOPES: Mapping[str, Envelope] = {
         refused=frozenset({"ERASE", "RENAME", "ALTER"}),
         is_listed=True,
     ),
+    "debezium_mongodb": Envelope(
+        operation="op",
+        row="after",
+        before="before",
+        old="before",
+        writes=frozenset("cur"),
+        deletes=frozenset("d"),
+        truncates=frozenset(),
+        nothing=frozenset("m"),
+        refused=frozenset(),
+        besides=_DEBEZIUMS,
+        rewritten=mongodb.plain_change,
+    ),
+    "mongodb": Envelope(
+        operation="operationType",
+        row="fullDocument",
+        before="documentKey",
+        old="documentKey",
+        writes=frozenset({"insert", "replace", "update"}),
+        deletes=frozenset({"delete"}),
+        truncates=frozenset({"drop", "dropDatabase"}),
+        nothing=frozenset(
+            {
+                *("invalidate", "create", "createIndexes", "dropIndexes", "modify"),
+                *("shardCollection", "reshardCollection", "refineCollectionShardKey"),
+            }
+        ),
+        refused=frozenset({"rename"}),
+        rewritten=mongodb.plain_change,
+    ),
+    "dms": Envelope(
+        operation="metadata.operation",
+        row="data",
+        before="data",
+        old="before-image",
+        writes=frozenset({"load", "insert", "update"}),
+        deletes=frozenset({"delete"}),
+        truncates=frozenset({"drop-table"}),
+        nothing=frozenset(
+            {
+                *("create-table", "rename-table", "change-columns"),
+                *("add-column", "drop-column", "rename-column", "column-type-change"),
+            }
+        ),
+        refused=frozenset(),
+    ),
+    "goldengate": Envelope(
+        operation="op_type",
+        row="after",
+        before="before",
+        old="before",
+        writes=frozenset("IU"),
+        deletes=frozenset("D"),
+        truncates=frozenset("T"),
+        nothing=frozenset(),
+        refused=frozenset(),
+    ),
+    "qlik": Envelope(
+        operation="message.headers.operation",
+        row="message.data",
+        before="message.beforeData",
+        old="message.beforeData",
+        besides=(Beside("type", frozenset({"MD"})),),  # of metadata
+        **_QLIKS_OPERATIONS,
+    ),
+    "qlik_data": Envelope(  # without the envelope around messages
+        operation="headers.operation",
+        row="data",
+        before="beforeData",
+        old="beforeData",
+        **_QLIKS_OPERATIONS,
+    ),
 }
 """All kinds of envelopes, by their names in `envelope`."""
 
@@ -136,17 +266,25 @@ class EnvelopeReader:
         self._required = [leaf for leaf in leaves if leaf.field.required]
         self._key = spec.primary_key
         self._moving = [name for name in spec.primary_key if _is_of_row(spec, name)]
-        inside = [_inside(leaf, envelope.row) for leaf in leaves]
+        inside = [_inside(leaf, envelope.row_path) for leaf in leaves]
         said = [
-            Leaf((_OPERATION,), (envelope.operation,), Field(_OPERATION, VARCHAR), False),
-            Leaf((_ROW,), (envelope.row,), Field(envelope.row, PRESENCE), False),
+            Leaf((_OPERATION,), path_of(envelope.operation), Field(_OPERATION, VARCHAR), False),
+            Leaf((_ROW,), envelope.row_path, Field(_ROW, PRESENCE), False),
         ]
         for column in spec.key_columns:
             field = dataclasses.replace(column, required=False, write_default=None)
-            said.append(Leaf((_BEFORE, column.name), (envelope.before, column.name), field, False))
-            if envelope.old != envelope.before:
-                said.append(Leaf((OLD, column.name), (envelope.old, column.name), field, False))
+            before, old = path_of(envelope.before), path_of(envelope.old)
+            said.append(Leaf((_BEFORE, column.name), (*before, column.name), field, False))
+            if old != before:
+                said.append(Leaf((OLD, column.name), (*old, column.name), field, False))
         every = [*inside, *said]
+        if envelope.rewritten is not None and format_.name != "json":
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"the envelope {spec.encoding.envelope} is for values of the format json, and not "
+                f"{format_.name}",
+                hint="Let the connector write JSON.",
+            )
         self._reader: PartReader | ConnectReader | ListedReader
         if envelope.is_listed:
             self._reader = ListedReader(format_, every, {envelope.row, envelope.old}, spec.topic)
@@ -154,6 +292,7 @@ class EnvelopeReader:
             self._reader = ConnectReader(format_, every)
         else:
             self._reader = PartReader(format_, every)
+        self._beside = BesideReader(format_, envelope, spec.primary_key)
 
     def decode(
         self, parts: Parts, headers: AllHeaders = ()
@@ -163,6 +302,8 @@ class EnvelopeReader:
         A mark is null if the record names no row; `TRUNCATE` says whether it then means all rows.
         The columns of the key before a write, as far as the record has them, are returned as `OLD`.
         """
+        if self._envelope.rewritten is not None:
+            parts = rewritten(self._envelope, parts)
         arrays, bad = self._reader.decode(parts, headers)
         operations, rows = arrays.pop((_OPERATION,)), arrays.pop((_ROW,))
         before = {name: arrays.pop((_BEFORE, name)) for name in self._key}
@@ -172,6 +313,9 @@ class EnvelopeReader:
         is_write = _is_among(operations, self._envelope.writes)
         self._refuse(operations)
         self._check_truncates(is_truncate)
+        is_beside = self._beside.among(operations, parts, headers)
+        if is_beside is not None:
+            is_nothing = pc.or_(is_nothing, is_beside)
         for index in pc.indices_nonzero(_none_of(is_delete, is_nothing, is_write)).to_pylist():
             word = operations[index].as_py()
             reason = f"{self._envelope.operation}: {word!r} is not a change of a row"
@@ -182,7 +326,10 @@ class EnvelopeReader:
         for name, array in before.items():
             sent = self._sent(array)
             if (name,) in arrays:
-                arrays[name,] = pc.if_else(is_delete, sent, arrays[name,])
+                own = arrays[name,]
+                if self._envelope.deletes_may_have_row:
+                    sent = pc.coalesce(sent, pc.if_else(is_delete, own, None))
+                arrays[name,] = pc.if_else(is_delete, sent, own)
             old = arrays.pop((OLD, name), sent)
             if name in self._moving:
                 arrays[OLD, name] = pc.if_else(is_write, old, None)
@@ -244,6 +391,61 @@ class EnvelopeReader:
                 bad.setdefault(index, reason)
 
 
+class BesideReader:
+    """Finds the records that a source writes beside its changes.
+
+    Args:
+        format_: The format of the values.
+        envelope: The envelope of the changes.
+        key: The columns of the table's key.
+    """
+
+    def __init__(self, format_: Format, envelope: Envelope, key: Sequence[str]) -> None:
+        self._key = key
+        self._readers = {
+            shape: part_reader(format_, [_leaf_of(name) for name in self._names(shape)])
+            for shape in envelope.besides
+        }
+
+    def _names(self, shape: Beside) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((shape.field, *shape.others, *shape.lacks, *self._key)))
+
+    def among(self, operations: pa.Array, parts: Parts, headers: AllHeaders) -> pa.Array | None:
+        """Returns a mask of these records; None if every record has an operation."""
+        if not self._readers or not operations.null_count:
+            return None
+        indices = pc.indices_nonzero(operations.is_null()).to_pylist()
+        places: set[int] = set()
+        for shape, reader in self._readers.items():
+            arrays, bad = reader.decode(
+                [parts[index] for index in indices],
+                [headers[index] for index in indices] if headers else (),
+            )
+            mask = self._of_shape(shape, arrays)
+            found = (n for n in pc.indices_nonzero(mask).to_pylist() if n not in bad)
+            places.update(indices[n] for n in found)
+        return pa.array([index in places for index in range(len(operations))], pa.bool_())
+
+    def _of_shape(self, shape: Beside, arrays: Mapping[Path, pa.Array]) -> pa.Array:
+        mask = arrays[shape.field,].is_valid()
+        if shape.words:
+            mask = _is_among(arrays[shape.field,], shape.words)
+        for name in self._names(shape)[1:]:
+            is_there = arrays[name,].is_valid()
+            mask = pc.and_(mask, is_there if name in shape.others else pc.invert(is_there))
+        return mask
+
+
+def _leaf_of(name: str) -> Leaf:
+    return Leaf((name,), (name,), Field(name, _BESIDE_TYPES.get(name, VARCHAR)), by_name=False)
+
+
+_BESIDE_TYPES: Mapping[str, Type] = {
+    "ts_ms": BIGINT,
+    **dict.fromkeys(("source", "before", "after"), PRESENCE),
+}
+
+
 class ListedReader:
     """Reads parts that have their rows in lists of one row each.
 
@@ -302,15 +504,23 @@ def _fields(leaves: Sequence[Leaf]) -> tuple[Field, ...]:
 def rows_of(envelope: str, values: Sequence[bytes | None]) -> list[bytes | None]:
     """Returns the rows in enveloped JSON, as JSON; None where there is none. For samples."""
     kind = ENVELOPES[envelope]
-    return [_row_of(value, kind) for value in values]
+    return [_row_of(value, kind) for value in rewritten(kind, values)]
+
+
+def rewritten(envelope: Envelope, parts: Sequence[bytes | None]) -> Sequence[bytes | None]:
+    """Returns values, or keys, as the reader takes them; see `Envelope.rewritten`."""
+    make = envelope.rewritten
+    return parts if make is None else [None if part is None else make(part) for part in parts]
 
 
 def _row_of(value: bytes | None, kind: Envelope) -> bytes | None:
     try:
         body: Any = json.loads(value) if value is not None else None
-        if isinstance(body, dict) and kind.operation not in body:
+        if isinstance(body, dict) and path_of(kind.operation)[0] not in body:
             body = body.get(PAYLOAD)
-        row = body.get(kind.row) if isinstance(body, dict) else None
+        row = body
+        for name in kind.row_path:
+            row = row.get(name) if isinstance(row, dict) else None
         if kind.is_listed and isinstance(row, list):
             row = row[0] if row else None
     except (ValueError, RecursionError):
@@ -322,15 +532,15 @@ def _is_of_row(spec: DecoderSpec, name: str) -> bool:
     """Whether a key column is the row's field of that name, which a former row also has."""
     source = spec.encoding.source_of((name,))
     if source is None or source.part != KEY:
-        return source is None or source.path == (ENVELOPES[spec.encoding.envelope].row, name)
+        return source is None or source.path == (*ENVELOPES[spec.encoding.envelope].row_path, name)
     return not source.path or source.path[-1].rpartition(".")[2] == name  # Maxwell's pk.name
 
 
-def _inside(leaf: Leaf, row: str) -> Leaf:
+def _inside(leaf: Leaf, row: Path) -> Leaf:
     field = dataclasses.replace(leaf.field, required=False)
     if not leaf.by_name:
         return dataclasses.replace(leaf, field=field)
-    return dataclasses.replace(leaf, path=(row, *leaf.path), field=field)
+    return dataclasses.replace(leaf, path=(*row, *leaf.path), field=field)
 
 
 def _is_among(operations: pa.Array, words: frozenset[str]) -> pa.Array:

@@ -45,6 +45,13 @@ class Keys(dict[str, "Keys"]):
             keys.add_schema(node)
         return keys
 
+    def at(self, path: Path) -> Keys:
+        """Returns the keys of what a path leads to; none if nothing has it."""
+        keys = self
+        for name in path:
+            keys = keys.get(name, Keys())
+        return keys
+
     def add(self, value: Any) -> None:
         """Adds the keys of a JSON value."""
         match value:

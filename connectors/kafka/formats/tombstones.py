@@ -19,7 +19,13 @@ import pyarrow.compute as pc
 
 from seamline.connectors.kafka.formats.all_formats import JSON, format_of
 from seamline.connectors.kafka.formats.connect import part_reader, without_nulls
-from seamline.connectors.kafka.formats.envelopes import OLD, TRUNCATE, EnvelopeReader
+from seamline.connectors.kafka.formats.envelopes import (
+    ENVELOPES,
+    OLD,
+    TRUNCATE,
+    EnvelopeReader,
+    rewritten,
+)
 from seamline.connectors.kafka.formats.marked import marked_values
 from seamline.connectors.kafka.formats.parts import (
     AllHeaders,
@@ -120,9 +126,10 @@ class Tombstones:
         if not gone:
             return
         mask = _mask(gone, len(keys))
-        of_keys, reasons = self._keys.decode(
-            [keys[index] for index in gone], _chosen(headers, gone)
-        )
+        of_gone: Parts = [keys[index] for index in gone]
+        if self._spec.encoding.envelope:
+            of_gone = rewritten(ENVELOPES[self._spec.encoding.envelope], of_gone)
+        of_keys, reasons = self._keys.decode(of_gone, _chosen(headers, gone))
         bad |= {gone[index]: f"key: {reason}" for index, reason in reasons.items()}
         for column in own:
             arrays[column] = pc.replace_with_mask(arrays[column], mask, of_keys[column])

@@ -74,7 +74,7 @@ class SchemaWatch:
                 spec.stored,
                 record,
                 encoding=spec.encoding,
-                row=() if envelope is None else (envelope.row,),
+                row=() if envelope is None else envelope.row_path,
                 watch=watch,
             )
         except SeamlineError as error:
