@@ -14,9 +14,11 @@ import click
 
 from seamline.dbapi.version import VERSION
 from seamline.errors import SeamlineError
+from seamline.gateway.cli import progress
 from seamline.gateway.cli.options import Duration, config_options, load_config
 
 if TYPE_CHECKING:
+    from seamline.gateway.cli.progress import ProgressLine
     from seamline.gateway.config.load import Loaded
     from seamline.gateway.doctor.findings import Finding
 
@@ -57,7 +59,8 @@ def doctor(
     """
     loaded, problem = _configured(config_file, settings)
     findings = _findings(loaded, problem, seconds, writes=not read_only, starts_spark=starts_spark)
-    pairs = [*findings] if format_ == "json" else [*_told(findings)]
+    with progress.shown("checking") as line:
+        pairs = [*findings] if format_ == "json" else [*_told(findings, line)]
     from seamline.gateway.doctor.findings import Level, counts
 
     summary = counts(finding for _, finding in pairs)
@@ -113,17 +116,20 @@ def _findings(
 # --- Output --------------------------------------------------------------------------------------
 
 
-def _told(findings: Iterable[tuple[str, Finding]]) -> Iterator[tuple[str, Finding]]:
+def _told(
+    findings: Iterable[tuple[str, Finding]], line: ProgressLine
+) -> Iterator[tuple[str, Finding]]:
     """Prints each finding as it comes, and passes it on."""
     heading = ""
     colour = False if os.environ.get("NO_COLOR") else None
     for about, finding in findings:
-        if about != heading:
-            click.echo(("\n" if heading else "") + click.style(about, bold=True), color=colour)
-            heading = about
-        for line in _lines(finding):
-            click.echo(line, color=colour)
-        sys.stdout.flush()
+        with line.hidden():
+            if about != heading:
+                click.echo(("\n" if heading else "") + click.style(about, bold=True), color=colour)
+                heading = about
+            for text in _lines(finding):
+                click.echo(text, color=colour)
+            sys.stdout.flush()
         yield about, finding
 
 

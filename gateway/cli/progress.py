@@ -79,6 +79,14 @@ class ProgressLine:
             self._clear()
             self._print(line)
 
+    @contextlib.contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Removes the line until the block ends, which prints elsewhere on the terminal."""
+        with self._lock:
+            self._clear()
+            yield
+            self._printed = self._began = self._clock()
+
     def tick(self) -> None:
         """Shows how long the step has taken; to be called about once a second."""
         with self._lock:

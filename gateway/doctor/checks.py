@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
+import os
 from collections import Counter
 from collections.abc import Collection, Iterator
 
 from seamline.errors import SeamlineError
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.load import Loaded, secret_values
-from seamline.gateway.doctor import installation, machine
+from seamline.gateway.config.model import Config, LimitsConfig, SparkConfig, TailConfig
+from seamline.gateway.doctor import certificates, installation, machine, resources
 from seamline.gateway.doctor.examination import Check
 from seamline.gateway.doctor.findings import Finding, of_error, ok, secrets_of, skipped
 
@@ -17,6 +20,8 @@ INSTALLATION = "Installation"
 CONFIGURATION = "Configuration"
 JAVA = "Java and jars"
 MACHINE = "Disk, port and gateway"
+RESOURCES = "Memory, files and proxies"
+CERTIFICATES = "Certificates"
 SPARK = "Spark"
 TABLES = "Tables"
 
@@ -40,9 +45,17 @@ def of_machine(loaded: Loaded | None, problem: SeamlineError | None) -> list[Che
         Check(JAVA, machine.java),
         Check(JAVA, lambda: machine.jar_sets(config)),
     ]
-    if config is not None:
+    if config is None:
+        made.append(Check(MACHINE, lambda: machine.before_the_first_start(os.environ)))
+        made.append(
+            Check(RESOURCES, lambda: _resources(LimitsConfig(), TailConfig(), SparkConfig()))
+        )
+    else:
         made.append(Check(MACHINE, lambda: machine.folders(config)))
         made.append(Check(MACHINE, lambda: machine.gateway(config)))
+        made.append(Check(RESOURCES, lambda: _resources(config.limits, config.tail, config.spark)))
+        made.append(Check(RESOURCES, lambda: resources.proxies(_urls(config), os.environ)))
+        made.append(Check(CERTIFICATES, lambda: _certificates(config)))
     return made
 
 
@@ -92,6 +105,28 @@ def of_tables(connections: Connections, wrong: Collection[str], seconds: float) 
     if away >= set(config.catalogs):
         return []
     return [Check(TABLES, lambda: tables.look(connections, away, StatementDeadline(seconds)))]
+
+
+def _resources(limits: LimitsConfig, tail: TailConfig, spark: SparkConfig) -> Iterator[Finding]:
+    return resources.look(limits, tail, spark if machine.has_spark() else None)
+
+
+def _urls(config: Config) -> dict[str, str]:
+    """Returns the addresses of the catalogs that are reached over HTTP."""
+    return {
+        _catalog(name): catalog.uri
+        for name, catalog in config.catalogs.items()
+        if catalog.uri.startswith(("http://", "https://"))
+    }
+
+
+def _certificates(config: Config) -> Iterator[Finding]:
+    tls = config.http.tls
+    files = {"http.tls.certificate": tls.certificate, "http.tls.client_ca": tls.client_ca}
+    for name, cluster in config.clusters.items():
+        for setting in certificates.CLUSTER_FILES:
+            files[f"clusters.{name}.properties.{setting}"] = cluster.properties.get(setting)
+    return certificates.look(files, datetime.datetime.now(datetime.UTC))
 
 
 def _cluster(name: str) -> str:

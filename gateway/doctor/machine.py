@@ -13,14 +13,15 @@ import shutil
 import ssl
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from seamline.connectors.jvm import jars
+from seamline.connectors.jvm import ivy, jars
 from seamline.connectors.jvm.jars import JarSet
 from seamline.connectors.jvm.java import find_java
 from seamline.dbapi.version import VERSION
 from seamline.errors import PORT_TAKEN, SeamlineError
-from seamline.gateway.config.model import Config
+from seamline.gateway.config.file_locations import local_state_directory
+from seamline.gateway.config.model import Config, HttpConfig
 from seamline.gateway.doctor.findings import Finding, Level, of_error, ok, skipped, warning, wrong
 
 _ROOM_BYTES_MIN = 1 << 30
@@ -38,10 +39,21 @@ def java() -> Iterator[Finding]:
     yield ok(f"Java {home.version} at {home.path}, from {origin}")
 
 
+def has_spark() -> bool:
+    """Returns whether PySpark is installed."""
+    return importlib.util.find_spec("pyspark") is not None
+
+
 def jar_sets(config: Config | None) -> Iterator[Finding]:
     """Checks the jars in the cache, and their checksums."""
     cache = jars.cache_directory(os.environ)
-    sets = [jars.SPARK] if importlib.util.find_spec("pyspark") is not None else []
+    sets = [jars.SPARK] if has_spark() else []
+    ivy_settings = os.environ.get(ivy.SETTINGS_VARIABLE)
+    if ivy_settings and not pathlib.Path(ivy_settings).is_file():
+        yield wrong(
+            f"{ivy.SETTINGS_VARIABLE} is {ivy_settings}, which is not a file",
+            "Correct it, or unset it to fetch jars from the default repositories.",
+        )
     if config is not None:
         stores = {store for catalog in config.catalogs.values() for store in catalog.stores}
         sets += [jars.STORES[store] for store in sorted(stores & jars.STORES.keys())]
@@ -57,10 +69,17 @@ def _jar_set(jar_set: JarSet, cache: pathlib.Path, why: str) -> Finding:
     folder = cache / jar_set.directory_name
     if not folder.is_dir():
         size = f"about {jar_set.megabytes} MB" if jar_set.megabytes is not None else "once"
+        if not has_spark():
+            return warning(
+                f"jars of {jar_set.name} are not in {cache}: {why}, and PySpark, which fetches "
+                "them, is not installed",
+                "pip install 'seamline[spark]', or set SEAMLINE_JARS to a copy of the folder.",
+            )
         return Finding(
             Level.SKIPPED,
             f"jars of {jar_set.name} are not in {cache}: {why}, and downloads them ({size})",
-            "`make jars` in a checkout, or the first start, fetches them.",
+            "The first start fetches them. Without the internet, set SEAMLINE_JARS to a copy of "
+            "the folder from a machine that has it.",
         )
     files = list(folder.iterdir())
     if jar_set.is_pinned:
@@ -92,6 +111,25 @@ def folders(config: Config) -> Iterator[Finding]:
     if config.iceberg.location is None:
         return
     yield ok(f"tails for other engines are stored at {config.iceberg.location}")
+
+
+def before_the_first_start(environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Checks what `seamline local up` and a gateway with default settings need.
+
+    Args:
+        environment: The environment variables.
+    """
+    from seamline.gateway.app.server import check_port
+
+    yield _folder("local stack", local_state_directory(environment), _ROOM_BYTES_MIN)
+    yield _folder("temporary files", pathlib.Path(tempfile.gettempdir()), _ROOM_BYTES_MIN)
+    http = HttpConfig()
+    try:
+        check_port(http.host, http.port)
+    except SeamlineError as error:
+        yield of_error(error, Level.WARNING)
+    else:
+        yield ok(f"port {http.port} of {http.host} is free")
 
 
 def _folder(what: str, path: pathlib.Path, bytes_wanted: int) -> Finding:

@@ -8,6 +8,7 @@ real brokers.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import pathlib
 import socket
@@ -17,7 +18,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from cryptography import x509
 from support import offline
+from support.certificates import Authority
 from support.gateway import Gateway
 from support.registry import Registry
 
@@ -25,7 +28,7 @@ from seamline.cli import root
 from seamline.connectors.config import ClusterConfig, SchemaRegistryConfig
 from seamline.connectors.kafka import probing
 from seamline.dbapi.version import VERSION
-from seamline.gateway.doctor import clusters
+from seamline.gateway.doctor import certificates, clusters, resources
 
 
 def doctor(*arguments: str) -> Result:
@@ -113,6 +116,42 @@ def test_every_wrong_value_is_a_line(tmp_path: pathlib.Path) -> None:
     assert len(lines) == 2
     assert any(text.startswith("http.port") for text in lines)
     assert any(text.startswith("nonsense is not a setting") for text in lines)
+
+
+def test_memory_that_does_not_suffice_is_named() -> None:
+    budgets = {"the gateway": 1 << 30, "Spark": resources.spark_bytes("2g")}
+    assert resources.memory(4 << 30, budgets).level.value == "ok"
+    short = resources.memory(2 << 30, budgets)
+    assert (short.level.value, "spark.driver_memory" in short.remedy) == ("warning", True)
+    assert resources.spark_bytes("1536M") == 1536 << 20
+    assert resources.open_files(256).remedy.startswith("ulimit -n")
+
+
+def test_a_proxy_in_between_is_named_without_its_password() -> None:
+    urls = {"Catalog near": "http://127.0.0.1:8181", "Catalog far": "https://lake.example"}
+    proxy = {"http_proxy": "http://ann:hunter22@proxy.example:3128", "no_proxy": "intern.example"}
+    environment = {**proxy, "HTTPS_PROXY": proxy["http_proxy"]}
+    near, far = resources.proxies(urls, environment)
+    assert (near.level.value, near.remedy) == (
+        "warning",
+        "export no_proxy=intern.example,127.0.0.1",
+    )
+    assert (far.level.value, far.text) == (
+        "ok",
+        "Catalog far at lake.example is asked through the proxy proxy.example",
+    )
+    assert [*resources.proxies(urls, {**environment, "no_proxy": "127.0.0.1,.example"})] == []
+
+
+def test_certificates_that_end_are_named(tmp_path: pathlib.Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    pair = authority.sign("gateway")
+    ends = x509.load_pem_x509_certificate(pair.certificate.read_bytes()).not_valid_after_utc
+    files = {"http.tls.certificate": str(pair.certificate), "http.tls.client_ca": None}
+    days = {-30: "ok", -3: "warning", 1: "wrong"}
+    for distance, level in days.items():
+        (finding,) = certificates.look(files, ends + datetime.timedelta(days=distance))
+        assert (finding.level.value, str(pair.certificate) in finding.text) == (level, True)
 
 
 SECRETS = ("g3heim-password", "t0ken-of-spark", "registry-pw", "hunter22hunter")
