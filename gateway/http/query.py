@@ -1,9 +1,11 @@
 """Answers a query in plain text with its rows, as `curl`, notebooks and spreadsheets need it.
 
-    POST   /api/v1/query     SQL in the body; ?format=ndjson|json|csv|arrow, or Accept
+    POST   /api/v1/query                   SQL in the body
+    GET    /api/v1/statements/{id}/rows    all rows of a statement that has succeeded
 
-The answer begins only after the statement has succeeded, so the HTTP status says how it ended. If
-the gateway goes away during the answer, the HTTP response is incomplete, and clients report that.
+Both take ?format=ndjson|json|csv|arrow|parquet, or Accept. The answer begins only after the
+statement has succeeded, so the HTTP status says how it ended. If the gateway goes away during the
+answer, the HTTP response is incomplete, and clients report that.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Annotated, Any, Literal
 
 import flask
 import pyarrow as pa
+from pyarrow import parquet
 from pydantic import BeforeValidator, Field
 
 from seamline.connectors.chunks import read_chunk
@@ -31,7 +34,7 @@ from seamline.gateway.http.operations import ANY, JSON, Answer, Query, Text, ope
 from seamline.gateway.http.request_slots import RequestSlots
 from seamline.gateway.http.values import csv_text, shown
 from seamline.gateway.statements.service import Service
-from seamline.gateway.statements.statement import FINAL, Statement, StatementRequest
+from seamline.gateway.statements.statement import FINAL, State, Statement, StatementRequest
 from seamline.planners.plan.route import ENGINES
 from seamline.sql.binder.scope import Output
 
@@ -52,13 +55,21 @@ def _lowered(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-class QueryOptions(Query):
+FormatName = Annotated[
+    Literal["ndjson", "json", "csv", "arrow", "parquet"], BeforeValidator(_lowered)
+]
+
+
+class RowsOptions(Query):
+    """How rows are answered."""
+
+    format: FormatName | None = None
+    """Format of the rows; by default the one that `Accept` names, or else ndjson."""
+
+
+class QueryOptions(RowsOptions):
     """How a query is run and answered."""
 
-    format: (
-        Annotated[Literal["ndjson", "json", "csv", "arrow"], BeforeValidator(_lowered)] | None
-    ) = None
-    """Format of the rows; by default the one that `Accept` names, or else ndjson."""
     catalog: str | None = None
     """The catalog of names that omit it."""
     schema_: str | None = Field(None, alias="schema")
@@ -86,20 +97,22 @@ class _Form:
     Attributes:
         media_type: Its media type.
         pieces: Encodes the chunks of a result, each of which is an Arrow stream.
+        needs_names: Whether its readers find values by the names of columns.
     """
 
     media_type: str
     pieces: Callable[[Iterator[bytes], Sequence[Output]], Iterable[bytes]]
+    needs_names: bool = False
 
 
 def blueprint(service: Service, slots: RequestSlots) -> flask.Blueprint:
     """Returns the route."""
-    routes = flask.Blueprint("query", __name__, url_prefix="/api/v1/query")
+    routes = flask.Blueprint("query", __name__, url_prefix="/api/v1")
 
-    @routes.post("")
+    @routes.post("/query")
     @operation("The rows of a query", {200: _ROWS}, ANY)
     def query(sql: SqlText, query: QueryOptions) -> flask.Response:
-        form = _FORMS[query.format] if query.format else _accepted()
+        form = _form(query)
         request = StatementRequest(
             statement=sql.text,
             catalog=query.catalog,
@@ -114,9 +127,31 @@ def blueprint(service: Service, slots: RequestSlots) -> flask.Blueprint:
         )
         statement = service.submit(request, flask.g.principal, flask.g.origin)
         _wait(statement, slots, statement.deadline.remaining_s() + _ENDING_S)
-        return _answer(statement, form, slots)
+        try:
+            return _answer(statement, form, slots)
+        except SeamlineError:
+            statement.close()
+            raise
+
+    @routes.get("/statements/<statement_id>/rows")
+    @operation("All rows of a statement", {200: _ROWS}, ANY)
+    def rows(statement_id: str, query: RowsOptions) -> flask.Response:
+        statement = service.statement(statement_id, flask.g.principal)
+        if statement.error is not None:
+            raise statement.error
+        if statement.state is not State.SUCCEEDED:
+            raise SeamlineError(
+                INVALID_REQUEST,
+                f"statement {statement_id} has not ended yet",
+                hint=f"Wait for its end: GET /api/v1/statements/{statement_id}?wait=60.",
+            )
+        return _answer(statement, _form(query), slots)
 
     return routes
+
+
+def _form(options: RowsOptions) -> _Form:
+    return _FORMS[options.format] if options.format else _accepted()
 
 
 def _wait(statement: Statement, slots: RequestSlots, seconds: float) -> None:
@@ -139,14 +174,10 @@ def _wait(statement: Statement, slots: RequestSlots, seconds: float) -> None:
 def _answer(statement: Statement, form: _Form, slots: RequestSlots) -> flask.Response:
     spool, columns = statement.spool, statement.output
     assert spool is not None
-    try:
-        if form in (_FORMS["ndjson"], _FORMS["json"]):
-            _check_names(columns)
-        if spool.chunk_count > 1:
-            _check_protocol()
-    except SeamlineError:
-        statement.close()
-        raise
+    if form.needs_names:
+        _check_names(columns)
+    if spool.chunk_count > 1:
+        _check_protocol()
 
     def chunks() -> Iterator[bytes]:
         for index in range(spool.chunk_count):
@@ -177,7 +208,7 @@ def _check_names(columns: Sequence[Output]) -> None:
     if twice is not None:
         raise SeamlineError(
             INVALID_REQUEST,
-            f"a JSON object cannot have two members called {twice}",
+            f"rows in this format cannot have two columns called {twice}",
             hint="Give the columns different names with AS, or use another format: csv, arrow.",
         )
 
@@ -232,12 +263,23 @@ def _csv(chunks: Iterator[bytes], columns: Sequence[Output]) -> Iterator[bytes]:
 
 
 def _arrow(chunks: Iterator[bytes], _: Sequence[Output]) -> Iterator[bytes]:
-    """Yields one Arrow stream of all chunks, each of which is an Arrow stream itself."""
+    """Yields one Arrow stream of all chunks."""
+    return _written(chunks, pa.ipc.new_stream)
+
+
+def _parquet(chunks: Iterator[bytes], _: Sequence[Output]) -> Iterator[bytes]:
+    """Yields a Parquet file, with a row group for each batch."""
+    return _written(chunks, parquet.ParquetWriter)
+
+
+def _written(
+    chunks: Iterator[bytes], open_writer: Callable[[Any, pa.Schema], Any]
+) -> Iterator[bytes]:
     sink = _Sink()
     writer = None
     for data in chunks:
         with pa.ipc.open_stream(data) as reader:
-            writer = writer or pa.ipc.new_stream(sink, reader.schema)
+            writer = writer or open_writer(sink, reader.schema)
             for batch in reader:
                 writer.write_batch(batch)
         yield sink.taken()
@@ -247,7 +289,7 @@ def _arrow(chunks: Iterator[bytes], _: Sequence[Output]) -> Iterator[bytes]:
 
 
 class _Sink:
-    """A buffer to which Arrow writes a stream, and from which its bytes are taken in between."""
+    """A buffer to which Arrow writes, and from which its bytes are taken in between."""
 
     closed = False
 
@@ -282,9 +324,10 @@ def _objects(batches: Iterable[pa.RecordBatch], columns: Sequence[Output]) -> It
 
 
 _FORMS = {
-    "ndjson": _Form("application/x-ndjson", _lines),
-    "json": _Form(JSON, _array),
+    "ndjson": _Form("application/x-ndjson", _lines, needs_names=True),
+    "json": _Form(JSON, _array, needs_names=True),
     "csv": _Form("text/csv", _csv),
     "arrow": _Form("application/vnd.apache.arrow.stream", _arrow),
+    "parquet": _Form("application/vnd.apache.parquet", _parquet, needs_names=True),
 }
 _ROWS = Answer("The rows", {form.media_type: None for form in _FORMS.values()})

@@ -16,11 +16,13 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
+import duckdb
 import pandas as pd
 import psutil
 import pyarrow as pa
 import pytest
 import urllib3
+from pyarrow import parquet
 from support import offline, programs
 from support.gateway import Gateway
 from support.served import serving
@@ -108,7 +110,7 @@ def test_csv_and_arrow(gateway: Gateway) -> None:
 
 
 @pytest.mark.one_in(test=9)
-@pytest.mark.parametrize("form", ["ndjson", "json", "csv", "arrow"])
+@pytest.mark.parametrize("form", ["ndjson", "json", "csv", "arrow", "parquet"])
 @pytest.mark.parametrize(("sql", "wanted"), [(MANY, WANTED), (f"{MANY} WHERE x < 0", set[int]())])
 def test_many_rows_and_none(gateway: Gateway, form: str, sql: str, wanted: set[int]) -> None:
     answer = ask(gateway, sql, f"?format={form}")
@@ -118,10 +120,42 @@ def test_many_rows_and_none(gateway: Gateway, form: str, sql: str, wanted: set[i
         "json": lambda data: pd.read_json(io.BytesIO(data)),
         "csv": lambda data: pd.read_csv(io.BytesIO(data)),
         "arrow": lambda data: pa.ipc.open_stream(data).read_all().to_pandas(),
+        "parquet": lambda data: pd.read_parquet(io.BytesIO(data)),
     }
     frame = read[form](answer.data)
     found = frame["n"].tolist() if "n" in frame else []
     assert (len(found), set(found)) == (len(wanted), wanted)
+
+
+def test_parquet_is_what_other_readers_read(gateway: Gateway, tmp_path: pathlib.Path) -> None:
+    """DuckDB's own reader finds the values of Arrow, and their types."""
+    answer = ask(gateway, VALUES, "?format=parquet")
+    assert answer.headers["Content-Type"] == "application/vnd.apache.parquet"
+    file = tmp_path / "rows.parquet"
+    file.write_bytes(answer.data)
+    expected = pa.ipc.open_stream(ask(gateway, VALUES, "?format=arrow").data).read_all()
+    assert parquet.read_table(file).to_pylist()[0] | {"odd": None} == (
+        expected.to_pylist()[0] | {"odd": None}
+    )
+    with duckdb.connect() as connection:
+        read = connection.execute("SELECT * FROM read_parquet(?)", [str(file)])
+        names = [column[0] for column in read.description or ()]
+        row = dict(zip(names, read.fetchall()[0], strict=True))
+    assert row["odd"] != row["odd"]
+    first = expected.to_pylist()[0]
+    assert {**row, "odd": 0} == {**first, "odd": 0, "counts": dict(first["counts"])}
+
+
+def test_rows_of_a_statement_that_has_ended_can_be_fetched_again(gateway: Gateway) -> None:
+    statement = ask(gateway, MANY).headers[STATEMENT_ID]
+    url = f"{gateway.url}/api/v1/statements/{statement}/rows"
+    answer = urllib3.request("GET", f"{url}?format=parquet")
+    assert answer.status == 200, answer.data
+    assert set(parquet.read_table(io.BytesIO(answer.data))["n"].to_pylist()) == WANTED
+    assert urllib3.request("GET", f"{url}?format=xml").json()["error"]["code"] == "INVALID_REQUEST"
+    failed = ask(gateway, "SELECT nothing").json()["error"]["query_id"]
+    url = f"{gateway.url}/api/v1/statements/{failed}/rows"
+    assert urllib3.request("GET", url).json()["error"]["code"] == "COLUMN_NOT_FOUND"
 
 
 def test_its_statement_is_known(gateway: Gateway) -> None:
@@ -135,7 +169,7 @@ def test_its_statement_is_known(gateway: Gateway) -> None:
 @pytest.mark.parametrize(
     ("sql", "asked", "headers", "code", "said"),
     [
-        ("SELECT 1 AS a, 2 AS a", "", {}, "INVALID_REQUEST", "two members called a"),
+        ("SELECT 1 AS a, 2 AS a", "", {}, "INVALID_REQUEST", "two columns called a"),
         ("SELECT 1", "?format=xml", {}, "INVALID_REQUEST", "format"),
         ("SELECT 1", "?limit=1", {}, "INVALID_REQUEST", "row_limit"),
         ("SELECT 1", "", {"Accept": "image/png"}, "INVALID_REQUEST", "text/csv"),
