@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import bcrypt
 import pytest
 from playwright.sync_api import Browser, Route, expect
+from pyarrow import parquet
 from support.browser import TIMEOUT_MS, Window, chromium
 from support.gateway import Gateway
 from support.stack import Stack
@@ -157,6 +158,156 @@ def test_a_result_is_a_chart_that_keys_walk_through(window: Window, table: str) 
     )
 
 
+ENDLESS = (
+    "WITH t AS (SELECT x FROM UNNEST(sequence(1, 10000)) AS t(x))"
+    " SELECT count(*) FROM t a, t b, t c WHERE a.x + b.x + c.x = -1"
+)
+TWO_GROUPS = (
+    "SELECT * FROM (VALUES (DATE '2026-01-01', 'AT', 1), (DATE '2026-01-01', 'DE', 2),"
+    " (DATE '2026-01-02', 'DE', 3), (DATE '2026-01-02', 'AT', -4)) AS t(day, country, orders)"
+)
+
+
+@pytest.mark.prove
+def test_a_second_column_of_texts_becomes_the_series_of_a_chart(window: Window) -> None:
+    """Two groups are two lines, and never one that goes back and forth."""
+    window.open()
+    window.run(TWO_GROUPS)
+    window.status("4 rows")
+    window.page.get_by_role("tab", name="Chart").click()
+    chart = window.page.get_by_role("slider")
+    expect(chart).to_have_accessible_name("orders over day by country: 4 points")
+    ways = window.page.locator(".chart polyline.way")
+    expect(ways).to_have_count(2)
+    for way in ways.all():
+        corners = [
+            float(each.partition(",")[0]) for each in str(way.get_attribute("points")).split()
+        ]
+        assert len(corners) == 2
+        assert corners[0] < corners[1]
+    chart.focus()
+    window.page.keyboard.press("End")
+    expect(chart).to_have_attribute("aria-valuetext", "2026-01-02 · DE: 3")
+    kind = window.page.get_by_label("Kind of chart")
+    for shown, columns in (("Bars", 4), ("Stacked bars", 2)):
+        kind.select_option(shown)
+        bars = window.page.locator(".chart rect.bar")
+        expect(bars).to_have_count(4)
+        places = bars.evaluate_all("bars => bars.map(bar => bar.getAttribute('x'))")
+        assert len(set(places)) == columns, shown
+    series = window.page.get_by_role("group", name="Series")
+    series.get_by_role("button", name="AT").click()
+    expect(window.page.locator(".chart rect.bar")).to_have_count(2)
+    window.page.get_by_label("Column of the series").select_option("nothing")
+    kind.select_option("Line")
+    expect(ways).to_have_count(0)
+    expect(window.page.locator(".notes")).to_contain_text("Several rows have the same day")
+
+
+def test_statements_run_in_order_with_a_result_each(window: Window, table: str) -> None:
+    window.open()
+    window.write(
+        f"-- first\nSELECT 1 AS one; USE lake.default; SELECT id FROM {table}"
+        " WHERE text = ';' ; /* ; */\nSELECT nope; SELECT 2"
+    )
+    window.page.get_by_role("button", name="Run all").click()
+    results = window.page.get_by_role("tablist", name="Results").get_by_role("tab")
+    expect(results).to_have_count(5)
+    outcomes = ["1 row", "use", "0 rows", "failed", "waiting"]
+    for result, outcome in zip(results.all(), outcomes, strict=True):
+        expect(result).to_contain_text(outcome)
+    window.page.get_by_role("alert").filter(has_text="COLUMN_NOT_FOUND").wait_for()
+    expect(window.page.locator(".cm-lintRange-error")).to_have_text("nope")
+    window.page.keyboard.press("Tab")
+    results.nth(2).click()
+    expect(window.page.locator(".content")).to_contain_text("No rows.")
+    window.page.keyboard.press("ArrowRight")
+    window.page.keyboard.press("ArrowRight")
+    expect(window.page.locator(".status")).to_have_text("Not run, as statement 4 failed.")
+    results.first.click()
+    assert window.cells() == [["1"]]
+    window.write("SELECT 3 AS three; SELECT 4 AS four")
+    window.page.keyboard.press("Control+Home")
+    window.page.keyboard.press("Control+Enter")
+    window.status("1 row")
+    expect(results).to_have_count(0)  # one statement is one result, as the cursor says
+    assert window.cells() == [["3"]]
+    window.page.locator(".editor .cm-content").click()
+    window.page.keyboard.press("Control+A")
+    window.page.keyboard.press("Control+Enter")
+    expect(results.last).to_have_attribute("aria-selected", "true")
+    expect(results.last).to_contain_text("1 row")
+    assert window.cells() == [["4"]]
+
+
+@pytest.mark.prove
+def test_the_session_is_seen_and_taken_back_beside_the_editor(window: Window) -> None:
+    window.open()
+    window.write(
+        "SET SESSION engine = 'duckdb'; USE lake.information_schema; PREPARE p FROM SELECT 1"
+    )
+    window.page.get_by_role("button", name="Run all").click()
+    session = window.page.get_by_role("group", name="Session")
+    for chip in ("engine duckdb", "in lake.information_schema", "prepared p"):
+        expect(session.locator(".chip", has_text=chip)).to_be_visible()
+    window.run("SELECT table_name FROM schemata LIMIT 0")
+    window.page.get_by_role("alert").filter(has_text="COLUMN_NOT_FOUND").wait_for()
+    window.page.reload()  # it is the tab's
+    session.get_by_role("button", name="Take back in lake.information_schema").click()
+    window.run("SELECT 1 FROM schemata")
+    window.page.get_by_role("alert").filter(has_text="TABLE_NOT_FOUND").wait_for()
+    session.get_by_role("button", name="Take back prepared p").click()
+    window.run("EXECUTE p")
+    window.page.get_by_role("alert").wait_for()
+    window.page.get_by_role("button", name="Session", exact=True).click()
+    panel = window.page.get_by_role("dialog", name="Session of this tab")
+    panel.get_by_label("freshness").fill("soon")
+    window.page.keyboard.press("Tab")
+    expect(panel.get_by_role("alert")).to_contain_text("soon")
+    panel.get_by_label("freshness").fill("bounded '2s'")
+    window.page.keyboard.press("Tab")
+    expect(session.locator(".chip", has_text="bounded")).to_be_visible()
+    panel.get_by_label("engine").select_option("default: auto")
+    expect(session.locator(".chip", has_text="engine")).to_have_count(0)
+    panel.get_by_label("catalog.schema").select_option("lake.default")
+    expect(session.locator(".chip", has_text="in lake.default")).to_be_visible()
+    assert window.barriers() == []
+    window.page.keyboard.press("Escape")
+    expect(panel).to_be_hidden()
+    window.run("SHOW SESSION LIKE 'freshness'")
+    window.status("1 row")
+    assert window.cells()[0][1] == "bounded '2s'"
+
+
+@pytest.mark.prove
+def test_rows_and_charts_are_refreshed_as_often_as_somebody_says(
+    window: Window, stack: Stack, name: str
+) -> None:
+    stack.create_topic(name, 1)
+    stack.create_table(name, "id bigint, text varchar")
+    stack.produce(name, [{"id": 1, "text": "a"}, {"id": 2, "text": "b"}])
+    window.open()
+    window.run(f"SELECT text, id FROM {name} ORDER BY id")
+    window.status("2 rows")
+    link = window.page.url
+    window.page.get_by_label("Refresh rows and chart").select_option("every 2 s")
+    stack.produce(name, [{"id": 3, "text": "c"}])
+    window.status("3 rows")
+    assert window.cells()[-1] == ["c", "3"]
+    window.page.get_by_role("tab", name="Chart").click()
+    window.page.get_by_label("Kind of chart").select_option("Points")
+    points = window.page.locator(".chart .dot")
+    expect(points).to_have_count(3)
+    stack.produce(name, [{"id": 4, "text": "d"}])
+    expect(points).to_have_count(4)
+    expect(window.page.get_by_label("Kind of chart")).to_have_value("scatter")
+    assert window.page.url == link  # whose result is the one that was run
+    window.page.get_by_label("Refresh rows and chart").select_option("Refresh: off")
+    window.open("#/history")
+    told = window.page.locator(".history .statement").all_inner_texts()
+    assert sum(name in statement for statement in told) == 1
+
+
 @pytest.mark.prove
 def test_cells_are_selected_and_copied_as_spreadsheets_take_them(window: Window) -> None:
     window.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -255,16 +406,71 @@ def test_a_long_value_is_shown_whole_where_there_is_room(
 
 
 @pytest.mark.prove
+def test_a_row_and_a_column_are_shown_in_full(window: Window, tmp_path: pathlib.Path) -> None:
+    window.open()
+    window.run(
+        "SELECT CAST(ROW(9007199254740993, ARRAY['a', NULL])"
+        " AS row(id bigint, tags array(varchar))) AS nested, n, 'x' AS text"
+        " FROM UNNEST(sequence(1, 4)) AS t(n) ORDER BY n"
+    )
+    window.status("4 rows")
+    window.cells()
+    window.page.get_by_role("grid").focus()
+    window.page.keyboard.press("Enter")
+    row = window.page.get_by_role("dialog", name="Row 1")
+    expect(row.locator("dd").first).to_have_text(
+        '{\n  "id": 9007199254740993,\n  "tags": [\n    "a",\n    null\n  ]\n}',
+        use_inner_text=True,
+    )
+    assert window.barriers() == []
+    window.page.keyboard.press("Escape")
+    window.page.get_by_role("columnheader", name="text").click()
+    statistics = window.page.get_by_role("dialog", name="Statistics of text")
+    expect(statistics).to_contain_text("4 · 100 %")
+    window.page.keyboard.press("Escape")
+    window.page.get_by_role("grid").focus()
+    window.page.keyboard.press("ArrowRight")
+    window.page.keyboard.press("Shift+Enter")
+    statistics = window.page.get_by_role("dialog", name="Statistics of n")
+    facts = dict(
+        zip(
+            statistics.locator("dt").all_inner_texts(),
+            statistics.locator("dd").all_inner_texts(),
+            strict=True,
+        )
+    )
+    assert facts == {
+        "nulls": "0 (0 %)", "distinct": "4", "lowest": "1", "highest": "4", "average": "2.5"
+    }  # fmt: skip
+    assert window.barriers() == []
+    window.page.keyboard.press("Escape")
+    with window.page.expect_download() as started:
+        window.page.get_by_role("button", name="Download Parquet").click()
+    file = tmp_path / "rows.parquet"
+    started.value.save_as(file)
+    read = parquet.read_table(file).to_pylist()
+    nested = {"id": 9007199254740993, "tags": ["a", None]}
+    assert read == [{"nested": nested, "n": n, "text": "x"} for n in range(1, 5)]
+
+
+@pytest.mark.prove
 def test_a_narrow_window_scrolls_in_one_direction(window: Window, table: str) -> None:
+    """And what is long neither leaves it nor hides what stands beside it."""
     window.page.set_viewport_size({"width": 390, "height": 800})
     window.open()
-    window.run(f"SELECT * FROM {table}")
-    window.status("42 rows")
-    for place in ("#/", f"#/t/lake/default/{table}", "#/history"):
+    window.write(f"SELECT * FROM {table}; SET SESSION token = '{'x' * 400}'; {TWO_GROUPS}")
+    window.page.get_by_role("button", name="Run all").click()
+    window.page.get_by_role("tab", name="42 rows").click()
+    window.page.get_by_role("button", name="Take back token").click()
+    for place in ("#/", f"#/t/lake/default/{table}", "#/history", "#/running"):
         window.open(place)
         wide = window.page.evaluate("document.documentElement.scrollWidth")
         assert wide <= 390, place
         assert window.page.evaluate("document.documentElement.scrollHeight") <= 800, place
+    window.page.get_by_role("button", name="Tables").click()
+    window.page.get_by_role("link", name=table).first.click()
+    expect(window.page.get_by_role("heading", name=f"lake.default.{table}")).to_be_visible()
+    expect(window.page.get_by_role("searchbox")).to_be_hidden()
 
 
 def test_an_error_is_underlined_where_it_lies(window: Window, table: str) -> None:
@@ -285,16 +491,76 @@ def test_names_are_completed(window: Window, table: str) -> None:
     window.page.locator(".cm-tooltip-autocomplete", has_text=table).wait_for()
 
 
+@pytest.mark.prove
+def test_columns_and_signatures_are_completed_with_their_types(window: Window, table: str) -> None:
+    window.open()
+    offered = window.page.locator(".cm-tooltip-autocomplete li")
+    window.write("SELECT ")
+    window.page.keyboard.type("pric")
+    expect(offered.filter(has_text="price").first).to_contain_text("double · ")  # nothing says FROM
+    window.write(f"SELECT  FROM {table}")
+    for _ in range(len(f" FROM {table}")):
+        window.page.keyboard.press("ArrowLeft")
+    window.page.keyboard.type("pri")
+    expect(offered.first).to_have_text("pricedouble")
+    window.page.keyboard.press("Escape")
+    window.write("SELECT ")
+    window.page.keyboard.type("date_ad")
+    expect(offered.first).to_have_text("date_add(unit, bigint, T) → T")
+    window.page.keyboard.press("Escape")
+    window.page.get_by_role("button", name=f"Columns of {table}").first.click()
+    columns = window.page.get_by_role("list", name=f"Columns of {table}")
+    expect(columns.get_by_role("listitem").nth(1)).to_have_text("pricedouble")
+    window.write("SELECT ")
+    columns.get_by_role("button", name="price").click()
+    expect(window.page.locator(".editor .cm-content")).to_have_text("SELECT price")
+
+
+@pytest.mark.prove
+def test_parts_of_the_page_are_moved_by_keys_and_stay_so(window: Window) -> None:
+    window.open()
+    editor = window.page.locator(".editor-box")
+    handle = window.page.get_by_role("separator", name="Height of the editor")
+    before = editor.bounding_box()
+    handle.focus()
+    for _ in range(5):
+        window.page.keyboard.press("ArrowDown")
+    after = editor.bounding_box()
+    assert before is not None
+    assert after is not None
+    assert after["height"] > before["height"] + 100
+    window.open()
+    assert editor.bounding_box() == after
+    handle.dblclick()
+    expect(handle).to_have_attribute("aria-valuenow", "34")
+
+
 def test_a_statement_is_canceled_by_escape(window: Window, gateway: Gateway) -> None:
     window.open()
-    window.run(
-        "WITH t AS (SELECT x FROM UNNEST(sequence(1, 10000)) AS t(x))"
-        " SELECT count(*) FROM t a, t b, t c WHERE a.x + b.x + c.x = -1"
-    )
+    window.run(ENDLESS)
     window.page.get_by_role("button", name="Cancel").wait_for()
     window.page.keyboard.press("Escape")
     window.page.get_by_role("alert").filter(has_text="CANCELED").wait_for()
     assert gateway.rows("SELECT 1") == [(1,)]
+
+
+def test_a_statement_of_somebody_else_is_seen_and_killed(
+    window: Window, gateway: Gateway, browser: Browser
+) -> None:
+    window.open()
+    window.run(ENDLESS)
+    window.page.get_by_role("button", name="Cancel").wait_for()
+    with contextlib.closing(browser.new_context()) as another:
+        another.set_default_timeout(TIMEOUT_MS)
+        other = Window(another.new_page(), gateway.url)
+        other.open("#/running")
+        entry = other.page.locator(".history li", has_text="a.x + b.x + c.x = -1")
+        expect(entry).to_contain_text("running")
+        assert other.barriers() == []
+        entry.get_by_role("button", name="Kill").click()
+        expect(entry).to_have_count(0)
+        assert other.errors == []
+    window.page.get_by_role("alert").filter(has_text="CANCELED").wait_for()
 
 
 @pytest.mark.prove
@@ -410,9 +676,9 @@ def test_nobody_is_kept_out(window: Window, table: str, theme: str) -> None:
     window.run("SELECT nothing FROM nowhere")
     window.page.get_by_role("alert").wait_for()
     assert window.barriers() == []
-    for place in (f"#/t/lake/default/{table}", "#/history"):
+    for place in (f"#/t/lake/default/{table}", "#/history", "#/running"):
         window.open(place)
-        window.page.locator(".page:visible h2").wait_for()
+        window.page.locator(".page:visible h1").wait_for()
         assert window.barriers() == [], place
 
 

@@ -53,7 +53,7 @@ class Window:
         """Goes to one of its places, and waits until the tables are known."""
         self.page.goto(f"{self.url}/{place}")
         self.page.reload()
-        self.page.locator(".tree-list > details").first.wait_for()
+        self.page.locator(".tree-list > details").first.wait_for(state="attached")
 
     def write(self, statement: str) -> None:
         """Replaces the text of the editor by typing."""

@@ -56,6 +56,8 @@ export interface Manifest {
   update_type?: string | null;
   update_count?: number | null;
   changes?: Changes;
+  is_read?: boolean;
+  inline?: { data: unknown[][] } | null;
 }
 
 export interface Summary {
@@ -91,7 +93,7 @@ const SESSION = "seamline.session";
 const FORGET = new Set(["INVALID_TOKEN", "HISTORY_CHANGED"]);
 
 /** A session: what it must not fall behind, and what SET SESSION and USE have changed. */
-interface Session {
+export interface Session {
   after?: string;
   catalog?: string;
   schema?: string;
@@ -100,24 +102,26 @@ interface Session {
 }
 
 export class Api {
-  private session: Session = { properties: {}, prepared: {} };
+  private kept: Session = { properties: {}, prepared: {} };
+  /** Called whenever the session has changed. */
+  onSession: () => void = () => undefined;
 
   constructor(private readonly askForCredential: (refusal: Problem) => Promise<string>) {
     try {
       const kept = sessionStorage.getItem(SESSION);
-      if (kept) this.session = JSON.parse(kept) as Session;
+      if (kept) this.kept = JSON.parse(kept) as Session;
     } catch {
       sessionStorage.removeItem(SESSION);
     }
   }
 
-  /** Where names that omit it are resolved. */
-  get place(): string {
-    return [this.session.catalog, this.session.schema].filter(Boolean).join(".");
+  /** The session of this tab. */
+  get session(): Readonly<Session> {
+    return this.kept;
   }
 
-  async submit(statement: string, signal?: AbortSignal): Promise<Manifest> {
-    const { after, catalog, schema, properties, prepared } = this.session;
+  async submit(statement: string, options: Record<string, unknown> = {}): Promise<Manifest> {
+    const { after, catalog, schema, properties, prepared } = this.kept;
     const body = {
       statement,
       wait_timeout: 1,
@@ -127,29 +131,48 @@ export class Api {
       ...(schema && { schema }),
       ...(Object.keys(properties).length > 0 && { properties }),
       ...(Object.keys(prepared).length > 0 && { prepared }),
+      ...options,
     };
     return this.json<Manifest>("api/v1/statements", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(body),
-      ...(signal && { signal }),
     });
+  }
+
+  /** The first row of a small statement that runs as the session's statements do, and changes it as they do. */
+  async ask(statement: string): Promise<unknown[]> {
+    const manifest = await this.submit(`${OWN}\n${statement}`, { wait_timeout: 60, on_wait_timeout: "CANCEL" });
+    if (manifest.error) throw new ApiError(200, manifest.error);
+    if (manifest.changes) this.remember({ ...manifest, session: null });
+    return manifest.inline?.data[0] ?? [];
+  }
+
+  /** Takes back what a session has set, or forgets what it has seen. */
+  takeBack(what: "place" | "after" | { property: string } | { prepared: string }): void {
+    if (what === "place") {
+      delete this.kept.catalog;
+      delete this.kept.schema;
+    } else if (what === "after") delete this.kept.after;
+    else if ("property" in what) delete this.kept.properties[what.property];
+    else delete this.kept.prepared[what.prepared];
+    this.keep();
   }
 
   /** Starts the session over if an error was about the session itself. */
   forget(problem: Problem): void {
-    if (FORGET.has(problem.code)) delete this.session.after;
+    if (FORGET.has(problem.code)) delete this.kept.after;
     this.keep();
   }
 
   /** Applies the changes of a statement. */
   remember(manifest: Manifest): void {
-    if (manifest.session) this.session.after = manifest.session;
+    if (manifest.session) this.kept.after = manifest.session;
     const { catalog, schema, properties, prepared } = manifest.changes ?? {};
-    if (catalog) this.session.catalog = catalog;
-    if (schema) this.session.schema = schema;
-    merge(this.session.properties, properties);
-    merge(this.session.prepared, prepared);
+    if (catalog) this.kept.catalog = catalog;
+    if (schema) this.kept.schema = schema;
+    merge(this.kept.properties, properties);
+    merge(this.kept.prepared, prepared);
     this.keep();
   }
 
@@ -157,21 +180,30 @@ export class Api {
     return this.json<Manifest>(`api/v1/statements/${encodeURIComponent(id)}?wait=${waitS}`);
   }
 
+  /** Releases a result that nobody shows any more. */
+  async release(id: string): Promise<void> {
+    await this.text(`api/v1/statements/${encodeURIComponent(id)}`, { method: "DELETE" });
+  }
+
   cancel(id: string): Promise<unknown> {
     const path = `api/v1/statements/${encodeURIComponent(id)}/cancel`;
     return this.json(path, { method: "POST" });
   }
 
-  /** The statements that were run, newest first, without the page's own. */
-  async history(): Promise<Summary[]> {
-    const found = await this.json<{ statements: Summary[] }>("api/v1/statements?limit=1000");
-    return found.statements.filter((summary) => !summary.statement.startsWith(OWN));
+  /** The latest statements that the user may see, newest first, the page's own among them. */
+  async statements(): Promise<Summary[]> {
+    return (await this.json<{ statements: Summary[] }>("api/v1/statements?limit=1000")).statements;
   }
 
   /** A chunk's rows as CSV: the texts that the command shows, and nulls distinguished from empty texts. */
   chunk(id: string, number: number): Promise<string> {
     const path = `api/v1/statements/${encodeURIComponent(id)}/chunks/${number}?format=CSV`;
     return this.text(path);
+  }
+
+  /** All rows of a statement in one file. */
+  async file(id: string, form: string): Promise<Blob> {
+    return new Blob([await this.fetched(`api/v1/statements/${encodeURIComponent(id)}/rows?format=${form}`)]);
   }
 
   /** The rows of a small statement, as objects. */
@@ -192,17 +224,20 @@ export class Api {
   }
 
   private async text(path: string, init: RequestInit = {}): Promise<string> {
+    return new TextDecoder().decode(await this.fetched(path, init));
+  }
+
+  private async fetched(path: string, init: RequestInit = {}): Promise<ArrayBuffer> {
     for (;;) {
       const headers = new Headers(init.headers);
       const credential = sessionStorage.getItem(CREDENTIAL);
       if (credential) headers.set("Authorization", credential);
       let answer: Response;
-      let body: string;
+      let body: ArrayBuffer;
       try {
         answer = await fetch(path, { ...init, headers });
-        body = await answer.text(); // a body that breaks off is a failure, never a shorter answer
-      } catch (error) {
-        if (error instanceof DOMException && error.name === "AbortError") throw error;
+        body = await answer.arrayBuffer(); // a body that breaks off is a failure, never a shorter answer
+      } catch {
         throw new ApiError(0, {
           code: "GATEWAY_UNAVAILABLE",
           message: "the gateway did not answer",
@@ -210,17 +245,18 @@ export class Api {
         });
       }
       if (answer.ok) return body;
-      const refused = problem(body, answer);
+      const refused = problem(new TextDecoder().decode(body), answer);
       if (answer.status !== 401) throw new ApiError(answer.status, refused);
       if (sessionStorage.getItem(CREDENTIAL) !== credential) continue; // someone has logged in since
       sessionStorage.setItem(CREDENTIAL, await this.askForCredential(refused));
-      this.session = { properties: {}, prepared: {} }; // it may be someone else from now on
+      this.kept = { properties: {}, prepared: {} }; // it may be someone else from now on
       this.keep();
     }
   }
 
   private keep(): void {
-    sessionStorage.setItem(SESSION, JSON.stringify(this.session));
+    sessionStorage.setItem(SESSION, JSON.stringify(this.kept));
+    this.onSession();
   }
 }
 

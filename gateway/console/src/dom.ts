@@ -54,6 +54,22 @@ export function seconds(value: number): string {
   return value < 10 ? `${value.toFixed(2)} s` : `${value.toFixed(0)} s`;
 }
 
+/** A moment as results show it: ISO 8601 in UTC, to the second. */
+export function moment(ms: number): string {
+  return `${new Date(ms).toISOString().slice(0, 19)}Z`;
+}
+
+/** How long something took or has been, in its largest unit. */
+export function age(s: number): string {
+  const units: [number, string][] = [[86400, "day"], [3600, "hour"], [60, "minute"]];
+  for (const [size, name] of units) if (s >= 2 * size) return plural(Math.round(s / size), name);
+  return plural(Math.max(0, Math.round(s)), "second");
+}
+
+export function button(label: string, title: string, click: () => void, kind = ""): HTMLButtonElement {
+  return h("button", { type: "button", title, class: kind || undefined, on: { click } }, label);
+}
+
 export function plural(number: number, word: string): string {
   return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 }

@@ -1,7 +1,7 @@
 // The editor of statements: CodeMirror in a shadow root, where its styles are adopted sheets, so
 // that the page's policy need not allow any inline ones.
 
-import { autocompletion, closeBrackets, closeBracketsKeymap, closeCompletion, completionKeymap } from "@codemirror/autocomplete";
+import { autocompletion, closeBrackets, closeBracketsKeymap, closeCompletion, completionKeymap, ifNotIn, type Completion, type CompletionContext, type CompletionResult } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { SQLDialect, sql, type SQLNamespace } from "@codemirror/lang-sql";
 import { bracketMatching, HighlightStyle, indentOnInput, syntaxHighlighting } from "@codemirror/language";
@@ -12,7 +12,8 @@ import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers, pl
 import { tags } from "@lezer/highlight";
 
 import type { Place, Problem } from "./api";
-import { at, type Part } from "./statements";
+import { quoted } from "./dom";
+import { at, inside, inText, split, type Part } from "./statements";
 
 const KEYWORDS =
   "all alter and any array as asc between both by case cast create cross current_date current_time " +
@@ -49,6 +50,11 @@ const theme = EditorView.theme({
   ".cm-placeholder": { color: "var(--muted)" },
   ".cm-tooltip": { color: "var(--text)", backgroundColor: "var(--raised)", border: "1px solid var(--line)" },
   ".cm-tooltip-autocomplete ul li[aria-selected]": { color: "var(--on-accent)", backgroundColor: "var(--accent)" },
+  ".cm-tooltip.cm-tooltip-autocomplete > ul > li": { padding: "3px 10px 3px 6px" },
+  ".cm-tooltip.cm-tooltip-autocomplete > ul": { fontFamily: "var(--mono)", fontSize: "12.5px", maxWidth: "min(640px, 92vw)" },
+  ".cm-tooltip.cm-tooltip-autocomplete": { borderRadius: "6px", overflow: "hidden", boxShadow: "0 6px 20px rgb(0 0 0 / 16%)" },
+  ".cm-completionDetail": { fontStyle: "normal", color: "var(--muted)", marginLeft: "12px" },
+  "li[aria-selected] .cm-completionDetail": { color: "inherit" },
   ".cm-panels": { color: "var(--text)", backgroundColor: "var(--raised)" },
   ".cm-lintRange-error": {
     backgroundImage: "none",
@@ -66,10 +72,17 @@ const theme = EditorView.theme({
 
 const DRAFT = "seamline.draft";
 
+export interface NamedColumn {
+  name: string;
+  type: string;
+  table: string;
+}
+
 export interface Names {
   tables: SQLNamespace;
-  functions: string[];
-  schema: string;
+  columns: NamedColumn[];
+  /** Signatures by name, such as `date_add(unit, bigint, T) → T`. */
+  functions: Map<string, string>;
 }
 
 export class Editor {
@@ -77,7 +90,7 @@ export class Editor {
   private readonly view: EditorView;
   private readonly language = new Compartment();
 
-  constructor(onRun: () => void, onExplain: () => void) {
+  constructor(onRun: () => void, onRunAll: () => void, onExplain: () => void) {
     this.element.className = "editor";
     const root = this.element.attachShadow({ mode: "open" });
     this.view = new EditorView({
@@ -107,6 +120,7 @@ export class Editor {
           this.language.of(sql({ dialect: dialect([]), upperCaseKeywords: true })),
           keymap.of([
             { key: "Mod-Enter", run: () => (onRun(), true) },
+            { key: "Mod-Alt-Enter", run: () => (onRunAll(), true) },
             { key: "Mod-Shift-Enter", run: () => (onExplain(), true) },
             ...closeBracketsKeymap,
             ...completionKeymap,
@@ -127,23 +141,35 @@ export class Editor {
     this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text } });
   }
 
-  /** What is selected, or the statement that the cursor is in. */
-  get current(): Part | undefined {
+  /** The statements that are selected, or the one that the cursor is in. */
+  get current(): Part[] {
     const { from, to, head } = this.view.state.selection.main;
-    const selected = this.view.state.sliceDoc(from, to);
-    if (!selected.trim()) return at(this.text, head);
-    const start = from + selected.length - selected.trimStart().length;
-    return { text: selected.trim().replace(/;$/, ""), from: start, to };
+    const selected = inside(this.text, from, to);
+    if (selected.length > 0) return selected;
+    const part = at(this.text, head);
+    return part ? [part] : [];
+  }
+
+  get all(): Part[] {
+    return split(this.text);
   }
 
   complete(names: Names): void {
+    const signature = (label: string): string | undefined => names.functions.get(label.toLowerCase());
+    const word = (label: string, type: string): Completion => {
+      const described = signature(label);
+      return described
+        ? { label: label.toLowerCase(), type: "function", detail: described.slice(label.length), boost: -1 }
+        : { label, type, boost: -2 };
+    };
     const language = sql({
-      dialect: dialect(names.functions),
+      dialect: dialect([...names.functions.keys()]),
       schema: names.tables,
-      defaultSchema: names.schema,
       upperCaseKeywords: true,
+      keywordCompletion: word,
     });
-    this.view.dispatch({ effects: this.language.reconfigure(language) });
+    const columns = language.language.data.of({ autocomplete: ifNotIn([".", "String", "LineComment", "BlockComment"], columnsOf(names.columns)) });
+    this.view.dispatch({ effects: this.language.reconfigure([language, columns]) });
   }
 
   insert(text: string): void {
@@ -164,10 +190,9 @@ export class Editor {
   /** Underlines what an error is about. */
   mark(problem: Problem, part: Part, place: Place): void {
     const document = this.view.state.doc;
-    const first = document.lineAt(Math.min(part.from, document.length));
-    const line = document.line(Math.min(document.lines, first.number + place.line - 1));
-    const shift = place.line === 1 ? part.from - first.from : 0;
-    const from = Math.min(line.to, line.from + shift + place.column - 1);
+    const { line: number, column } = inText(this.text, part, place);
+    const line = document.line(Math.min(document.lines, number));
+    const from = Math.min(line.to, line.from + column - 1);
     const word = /^\w+|^\S/.exec(document.sliceString(from, line.to))?.[0] ?? "";
     const to = Math.min(document.length, from + Math.max(1, word.length));
     const message = `${problem.message}${problem.hint ? `\n${problem.hint}` : ""}`;
@@ -176,6 +201,30 @@ export class Editor {
       { selection: { anchor: from }, scrollIntoView: true },
     );
   }
+}
+
+/** Completes columns: of the tables that a statement names, or of all before it names any. */
+function columnsOf(columns: NamedColumn[]): (context: CompletionContext) => CompletionResult | null {
+  return (context) => {
+    const word = context.matchBefore(/[\w"]+/);
+    if (!word && !context.explicit) return null;
+    const named = tablesIn(at(context.state.doc.toString(), context.pos)?.text ?? "");
+    const own = columns.filter((column) => named.has(column.table.toLowerCase()));
+    const options = new Map<string, Completion>();
+    for (const { name, type, table } of own.length > 0 ? own : columns) {
+      const detail = own.length > 0 ? type : `${type} · ${table}`;
+      options.set(`${name} ${type}`, { label: name, apply: quoted(name), type: "property", detail, boost: own.length > 0 ? 2 : 0 });
+    }
+    return { from: word?.from ?? context.pos, options: [...options.values()], validFor: /^[\w"]*$/ };
+  };
+}
+
+/** The last parts of the names that stand where tables do. */
+function tablesIn(statement: string): Set<string> {
+  const after = /\b(?:from|join|into|update|table)\s+(.*?)(?=\b(?:where|group|order|having|limit|on|using|set|values|select|join)\b|[()]|$)/gis;
+  const lists = [...statement.matchAll(after)].map((match) => match[1]!);
+  const names = lists.flatMap((list) => list.split(",")).map((each) => /^\s*((?:"[^"]*"|\w+)(?:\.(?:"[^"]*"|\w+))*)/.exec(each)?.[1] ?? "");
+  return new Set(names.map((name) => name.split(".").at(-1)!.replaceAll('"', "").toLowerCase()));
 }
 
 function dialect(functions: string[]): SQLDialect {

@@ -3,6 +3,7 @@
 import { cells, tabbed } from "./csv";
 import { copy, count, h } from "./dom";
 import { ApiError, isNumeric, type Column } from "./api";
+import { viewRow, viewStatistics } from "./viewer";
 
 const ROW_PX = 26;
 const SPARE_ROWS = 12;
@@ -60,6 +61,7 @@ export class Grid {
           keydown: (event) => this.pressed(event),
           copy: (event) => this.copied(event),
           click: (event) => this.clicked(event),
+          dblclick: () => void this.view(),
         },
       },
       this.space,
@@ -67,6 +69,27 @@ export class Grid {
     );
     new ResizeObserver(() => this.draw()).observe(this.element);
     void this.chunk(0);
+  }
+
+  /** Takes over what is visible and selected in a grid that had the place before. */
+  resume(before: Grid): void {
+    const last = Math.max(0, this.rowCount - 1);
+    this.active = { ...before.active, row: Math.min(last, before.active.row) };
+    this.anchor = { ...before.anchor, row: Math.min(last, before.anchor.row) };
+    this.first = before.first;
+  }
+
+  /** Scrolls to where it was; browsers forget that of what was taken out of the page. */
+  scrollBack(): void {
+    if (this.first > 0) this.scrollTo(this.first);
+  }
+
+  /** Settled once the first visible rows are there. */
+  get begun(): Promise<void> {
+    const chunk = this.chunkOf(Math.min(this.first, Math.max(0, this.rowCount - 1)));
+    this.chunk(chunk);
+    const held = this.chunks.get(chunk);
+    return held instanceof Promise ? held : Promise.resolve();
   }
 
   get rowCount(): number {
@@ -192,11 +215,12 @@ export class Grid {
     const line = h("div", { class: "grid-row grid-head", role: "row", "aria-rowindex": 1 });
     line.style.gridTemplateColumns = template;
     line.append(h("div", { class: "grid-number", role: "columnheader" }, "#"));
-    this.columns.forEach((column) => {
+    this.columns.forEach((column, at) => {
+      const title = `${column.name} ${column.type}\nA click shows statistics of its values.`;
       line.append(
         h(
           "div",
-          { class: "grid-name", role: "columnheader", title: `${column.name} ${column.type}` },
+          { class: "grid-name", role: "columnheader", title, "data-statistics": at },
           column.name,
           h("span", { class: "type" }, column.type),
         ),
@@ -245,7 +269,21 @@ export class Grid {
     return { top, bottom, left, right, count: (bottom - top + 1) * (right - left + 1) };
   }
 
+  /** Shows the row of the current cell in full. */
+  private async view(): Promise<void> {
+    const { row, column } = this.active;
+    const [values] = await this.rowsBetween(row, row).catch(() => []);
+    if (values) viewRow(this.columns, values, row, column, () => void this.viewStatistics(column));
+  }
+
+  private async viewStatistics(column: number): Promise<void> {
+    const rows = await this.rowsBetween(0, Math.min(this.rowCount, COPIED_ROWS_MAX) - 1).catch(() => []);
+    viewStatistics(this.columns[column]!, rows.map((row) => row[column] ?? null), this.rowCount);
+  }
+
   private clicked(event: MouseEvent): void {
+    const header = (event.target as HTMLElement).closest<HTMLElement>("[data-statistics]");
+    if (header && !getSelection()?.toString()) return void this.viewStatistics(Number(header.dataset["statistics"]));
     const found = (event.target as HTMLElement).closest<HTMLElement>("[data-row]");
     if (!found || (getSelection()?.toString() && !event.shiftKey)) return;
     getSelection()?.removeAllRanges();
@@ -256,6 +294,10 @@ export class Grid {
 
   private pressed(event: KeyboardEvent): void {
     if (event.altKey || event.metaKey) return;
+    if (event.key === "Enter" && event.target === this.element && this.rowCount > 0) {
+      event.preventDefault();
+      return void (event.shiftKey ? this.viewStatistics(this.active.column) : this.view());
+    }
     if (event.ctrlKey && event.key === "a") {
       event.preventDefault();
       this.anchor = { row: 0, column: 0 };

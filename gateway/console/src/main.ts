@@ -1,23 +1,29 @@
 // The console: one page over the gateway's REST interface.
 //
 //   #/            statements and their results        #/history     what was run
-//   #/q/ID        a statement that was run before     #/t/C/S/T     a table
+//   #/q/ID        a statement that was run before     #/running     what is run now
+//   #/t/C/S/T     a table
 
 import "./style.css";
 
-import { Api, type Problem, type Summary } from "./api";
-import { count, h, plural, seconds } from "./dom";
+import { HistoryPage, RunningPage } from "./activity";
+import { Api, type Problem } from "./api";
+import { button, h } from "./dom";
 import { Editor } from "./editor";
-import { named, problemBox, Runs } from "./runs";
+import { Runs } from "./runs";
+import { SessionBar } from "./session";
+import { splitter } from "./splitter";
 import type { Part } from "./statements";
 import { TablePage, Tree } from "./tables";
 
 const THEME = "seamline.theme";
 const THEMES = ["auto", "light", "dark"] as const;
+const TREE_PX = { min: 180, max: 560, initial: 272 };
 
 const api = new Api(login);
-const editor = new Editor(run, explain);
-const runs = new Runs(api, opened, marked);
+const editor = new Editor(run, runAll, explain);
+const runs = new Runs(api, opened, failed);
+const session = new SessionBar(api);
 const tree = new Tree(api, (text) => {
   location.hash = "#/";
   editor.insert(text);
@@ -27,44 +33,67 @@ const page = new TablePage(api, (text) => {
   location.hash = "#/";
   run();
 });
-const past = h("section", { class: "page", "aria-label": "History" });
-const desk = h("div", { class: "desk" }, h("div", { class: "editor-box" }, toolbar(), editor.element), runs.element);
-let part: Part | undefined;
+const past = new HistoryPage(api);
+const now = new RunningPage(api);
+const desk = h("div", { class: "desk" });
+desk.append(h("div", { class: "editor-box" }, toolbar(), editor.element), deskSplitter(), runs.element);
 
 function run(): void {
-  begin((current) => void runs.run(current));
+  begin(editor.current, (parts) => void runs.run(parts, editor.text));
+}
+
+function runAll(): void {
+  begin(editor.all, (parts) => void runs.run(parts, editor.text));
 }
 
 function explain(): void {
-  begin((current) => void runs.explain(current));
+  begin(editor.current, (parts) => runs.explain(parts[0]!, editor.text));
 }
 
-function begin(work: (current: Part) => void): void {
-  part = editor.current;
-  if (!part) return editor.focus();
+function begin(parts: Part[], work: (parts: Part[]) => void): void {
+  if (parts.length === 0) return editor.focus();
   editor.clear();
-  work(part);
+  work(parts);
 }
 
-function opened(id: string | null): void {
-  if (id) history.replaceState(null, "", `#/q/${id}`);
+function opened(id: string): void {
+  history.replaceState(null, "", `#/q/${id}`);
 }
 
-function marked(problem: Problem): void {
-  if (problem.location && part) editor.mark(problem, part, problem.location);
+function failed(problem: Problem, part: Part): void {
+  if (problem.location) editor.mark(problem, part, problem.location);
 }
 
 function toolbar(): HTMLElement {
-  const button = (label: string, title: string, click: () => void, kind = ""): HTMLElement =>
-    h("button", { type: "button", title, class: kind, on: { click } }, label);
   return h(
     "div",
     { class: "bar", role: "toolbar", "aria-label": "Statement" },
-    button("Run", "Runs the statement at the cursor, or the selection (Ctrl+Enter)", run, "primary"),
+    button("Run", "Runs the statement at the cursor, or those that are selected (Ctrl+Enter)", run, "primary"),
+    button("Run all", "Runs all statements in order, up to the first that fails (Ctrl+Alt+Enter)", runAll),
     button("Explain", "Shows what it reads, and where (Ctrl+Shift+Enter)", explain),
-    h("span", { class: "muted keys" }, "Ctrl+Enter runs the statement at the cursor · Ctrl+Space completes · Esc cancels"),
+    session.element,
   );
 }
+
+function deskSplitter(): HTMLElement {
+  const share = (event: PointerEvent): number => {
+    const { top, height } = desk.getBoundingClientRect();
+    return ((event.clientY - top) / height) * 100;
+  };
+  const apply = (value: number): void => desk.style.setProperty("--editor", `${value}%`);
+  return splitter({ name: "Height of the editor", key: "seamline.editor", axis: "y", min: 12, max: 85, initial: 34, at: share, apply });
+}
+
+function treeSplitter(): HTMLElement {
+  const apply = (value: number): void => document.body.style.setProperty("--tree", `${value}px`);
+  return splitter({ name: "Width of the tables", key: "seamline.tree", axis: "x", ...TREE_PX, at: (event) => event.clientX, apply });
+}
+
+const pages = [
+  h("a", { href: "#/" }, "Statements"),
+  h("a", { href: "#/running" }, "Running"),
+  h("a", { href: "#/history" }, "History"),
+];
 
 function header(): HTMLElement {
   const theme = h("button", { type: "button", title: "Light, dark, or the system's setting", on: { click: turn } });
@@ -80,7 +109,7 @@ function header(): HTMLElement {
     say();
   }
   say();
-  const version = h("span", { class: "muted" });
+  const version: HTMLElement = h("span", { class: "muted" });
   api.info().then(
     (found) => (version.textContent = found.version),
     () => undefined,
@@ -88,9 +117,10 @@ function header(): HTMLElement {
   return h(
     "header",
     {},
+    drawer,
     h("a", { href: "#/", class: "brand" }, mark(), "Seamline"),
     version,
-    h("nav", { "aria-label": "Pages" }, h("a", { href: "#/" }, "Statements"), h("a", { href: "#/history" }, "History")),
+    h("nav", { "aria-label": "Pages" }, ...pages),
     theme,
   );
 }
@@ -103,12 +133,20 @@ function mark(): HTMLElement {
 
 async function route(): Promise<void> {
   const [, kind = "", ...rest] = location.hash.split("/").map(decoded);
-  page.hide();
-  desk.hidden = kind === "t" || kind === "history";
+  for (const shown of [page, past, now]) shown.hide();
+  const isDesk = !["t", "history", "running"].includes(kind);
+  desk.hidden = !isDesk;
   page.element.hidden = kind !== "t";
-  past.hidden = kind !== "history";
+  past.element.hidden = kind !== "history";
+  now.element.hidden = kind !== "running";
+  const current = isDesk ? "#/" : `#/${kind}`;
+  for (const link of pages) {
+    if (link.getAttribute("href") === current) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
   if (kind === "t") page.show(tree.find(rest[0] ?? "", rest[1] ?? "", rest[2] ?? ""));
-  else if (kind === "history") await showHistory();
+  else if (kind === "history") await past.show();
+  else if (kind === "running") await now.show();
   else if (kind === "q" && rest[0]) await openStatement(rest[0]);
 }
 
@@ -122,44 +160,11 @@ function decoded(text: string): string {
 }
 
 async function openStatement(id: string): Promise<void> {
-  const listed = await api.history().catch(() => []);
-  const found = listed.find((summary) => summary.statement_id === id);
-  if (found && !editor.text.includes(found.statement)) editor.text = found.statement;
-  part = { text: found?.statement ?? "", from: Math.max(0, editor.text.indexOf(found?.statement ?? "")), to: 0 };
-  await runs.open(id, found?.statement ?? "");
-}
-
-async function showHistory(): Promise<void> {
-  past.replaceChildren(h("h2", {}, "History"), h("p", { class: "muted" }, "…"));
-  try {
-    const found = await api.history();
-    past.replaceChildren(
-      h("h2", {}, "History"),
-      found.length === 0
-        ? h("p", { class: "muted" }, "Nothing has been run yet.")
-        : h("ol", { class: "history" }, ...found.map(entry)),
-    );
-  } catch (error) {
-    past.replaceChildren(h("h2", {}, "History"), problemBox(named(error)));
-  }
-}
-
-function entry(summary: Summary): HTMLElement {
-  const { rows_cold: cold, rows_hot: hot, engine = "" } = summary.receipt;
-  const at = new Date(summary.submitted_at * 1000);
-  const rows = typeof cold === "number" && typeof hot === "number" ? ` · ${count(cold)} cold + ${count(hot)} hot` : "";
-  const read = engine ? `${rows} · ${engine}` : "";
-  return h(
-    "li",
-    {},
-    h("a", { href: `#/q/${summary.statement_id}`, class: "statement" }, summary.statement),
-    h(
-      "div",
-      { class: "muted" },
-      h("span", { class: `badge ${summary.error ? "bad" : ""}` }, summary.error?.code ?? summary.state.toLowerCase()),
-      ` ${at.toLocaleString()} · ${summary.user} · ${seconds(summary.elapsed_s)} · ${plural(summary.row_count, "row")}${read}`,
-    ),
-  );
+  const listed = await api.statements().catch(() => []);
+  const text = listed.find((summary) => summary.statement_id === id)?.statement ?? "";
+  if (!editor.text.includes(text)) editor.text = text;
+  const from = editor.text.indexOf(text);
+  await runs.open(id, { text, from, to: from + text.length }, editor.text);
 }
 
 // --- Logging in ---------------------------------------------------------------------------------
@@ -196,19 +201,32 @@ function login(refusal: Problem): Promise<string> {
   return asking;
 }
 
+const tables = h("aside", { id: "tables" }, tree.element);
+const drawer = button("Tables", "Shows or hides the tables", () => {
+  drawer.setAttribute("aria-expanded", String(tables.classList.toggle("open")));
+}, "drawer");
+drawer.setAttribute("aria-expanded", "false");
+drawer.setAttribute("aria-controls", "tables");
+
 document.body.append(
   h("a", { href: "#content", class: "skip", on: { click: (event) => (event.preventDefault(), editor.focus()) } }, "Skip to the editor"),
   header(),
-  h("aside", {}, tree.element),
-  h("main", { id: "content" }, desk, page.element, past),
+  tables,
+  treeSplitter(),
+  h("main", { id: "content" }, desk, page.element, now.element, past.element),
 );
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && runs.isRunning) void runs.cancel();
 });
-window.addEventListener("hashchange", () => void route());
+window.addEventListener("hashchange", () => {
+  tables.classList.remove("open");
+  drawer.setAttribute("aria-expanded", "false");
+  void route();
+});
 editor.focus();
 void route();
 void tree.load().then((names) => {
   if (names) editor.complete(names);
+  session.offer(tree.places);
   if (location.hash.startsWith("#/t/")) void route(); // now it is known what kind of table it is
 });

@@ -1,7 +1,8 @@
 // What a statement reads, and where a table's two tiers meet, drawn to scale.
 
 import type { Column } from "./api";
-import { bytes, count, h, plural, svg } from "./dom";
+import { bytes, count, h, moment, plural, svg } from "./dom";
+import { moments, short, ticks } from "./scales";
 
 interface Range {
   [partition: string]: number;
@@ -46,8 +47,8 @@ const FILES_DRAWN = 120;
 
 /** The width of pictures, so that their text is as large as other text. */
 function widths(): { width: number; right: number } {
-  const tree = innerWidth > 800 ? 280 : 0;
-  const width = Math.max(WIDTH_MIN, Math.min(WIDTH_MAX, innerWidth - tree - 44));
+  const room = document.getElementById("content")?.clientWidth ?? innerWidth;
+  const width = Math.max(WIDTH_MIN, Math.min(WIDTH_MAX, room - (innerWidth > 800 ? 48 : 24)));
   return { width, right: width < 600 ? 118 : 190 };
 }
 
@@ -166,24 +167,82 @@ export function tiering(commits: Commit[], end: number): SVGElement | null {
   });
   const edge = [`${x(now).toFixed(1)},${y(last.total).toFixed(1)}`, `${x(now).toFixed(1)},${y(0)}`, `${x(first.at)},${y(0)}`];
   const said = `${plural(moved.length, "commit")} have moved the boundary from ${count(first.total)} to ${count(last.total)}; the log ends at ${count(end)}`;
-  const time = (at: number): string => new Date(at).toLocaleString("en", { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hour12: false });
   return svg(
     "svg",
     { viewBox: `0 0 ${width} ${HISTORY_HEIGHT}`, role: "img", "aria-label": said, class: "seam" },
     svg("title", {}, said),
+    ...ticks(0, [top], 3).filter((tick) => tick <= top).flatMap((tick) => [
+      svg("line", { x1: LEFT, x2: width - right, y1: y(tick), y2: y(tick), class: "rule" }),
+      svg("text", { x: LEFT - 6, y: y(tick) + 4, class: "axis", "text-anchor": "end" }, short(tick)),
+    ]),
     svg("line", { x1: LEFT, x2: width - right, y1: y(end), y2: y(end), class: "log-end" }),
     svg("polygon", { points: [...corners, ...edge].join(" "), class: "tiered" }),
     ...moved.map((entry) =>
       svg(
         "circle",
         { cx: x(entry.at), cy: y(entry.total), r: 3, class: "commit" },
-        svg("title", {}, `${time(entry.at)}: ${entry.commit.operation}, ${count(entry.commit.rows_added ?? 0)} rows added`),
+        svg("title", {}, `${moment(entry.at)}: ${entry.commit.operation}, ${count(entry.commit.rows_added ?? 0)} rows added`),
       ),
     ),
     svg("text", { x: width - right + 12, y: y(end) + 4, class: "axis" }, `${right < 150 ? "log" : "log ends at"} ${count(end)}`),
     y(last.total) - y(end) > 18 && svg("text", { x: width - right + 12, y: y(last.total) + 4, class: "axis" }, `${right < 150 ? "files" : "in files"} ${count(last.total)}`),
-    svg("text", { x: LEFT, y: HISTORY_HEIGHT - 6, class: "axis" }, time(first.at)),
-    svg("text", { x: width - right, y: HISTORY_HEIGHT - 6, class: "axis", "text-anchor": "end" }, "now"),
+    ...timeAxis(first.at, now, x, HISTORY_HEIGHT - 6, width - LEFT - right),
+  );
+}
+
+function timeAxis(from: number, to: number, x: (at: number) => number, y: number, room: number): SVGElement[] {
+  const marks = moments(from, to, Math.max(1, Math.floor(room / 120)));
+  return marks.ticks.map((at) => svg("text", { x: x(at), y, class: "axis", "text-anchor": x(at) < LEFT + 40 ? "start" : "middle" }, marks.label(at)));
+}
+
+/** How a table stood at a moment: where its log ended, and how many offsets were only there. */
+export interface Sample {
+  at: number;
+  end: number;
+  tail: number;
+}
+
+const FLOW_HEIGHT = 112;
+
+/** What is only in the log, and the records that came in a second, over time. */
+export function flow(samples: Sample[]): HTMLElement {
+  const [first, last] = [samples[0], samples.at(-1)];
+  if (!first || !last || samples.length < 2) return h("p", { class: "muted" }, "The first points come in a few seconds …");
+  const to = Math.max(last.at, first.at + 10_000);
+  const rates = samples.slice(1).map((sample, number) => {
+    const before = samples[number]!;
+    return { at: sample.at, value: Math.max(0, ((sample.end - before.end) * 1000) / (sample.at - before.at)) };
+  });
+  const tails = samples.map(({ at, tail }) => ({ at, value: tail }));
+  const mean = ((last.end - first.end) * 1000) / (last.at - first.at);
+  return h(
+    "div",
+    { class: "flow" },
+    h("h3", {}, "Lag ", h("span", { class: "muted" }, `offsets that are only in the log: ${count(last.tail)} now`)),
+    curve(tails, [first.at, to], "lag", `Lag: ${count(last.tail)} offsets are only in the log`),
+    h("h3", {}, "Rate ", h("span", { class: "muted" }, `offsets that came in a second: ${short(Math.max(0, mean))} on average`)),
+    curve(rates, [first.at, to], "rate", `Rate: ${short(Math.max(0, mean))} offsets a second on average`),
+  );
+}
+
+function curve(points: { at: number; value: number }[], [from, to]: [number, number], kind: "lag" | "rate", said: string): SVGElement {
+  const { width } = widths();
+  const levels = ticks(0, points.map((point) => point.value), 3);
+  const top = levels.at(-1)!;
+  const right = 12;
+  const x = (at: number): number => LEFT + ((at - from) / (to - from)) * (width - LEFT - right);
+  const y = (value: number): number => 8 + (1 - value / top) * (FLOW_HEIGHT - 34);
+  const corners = points.map((point) => `${x(point.at).toFixed(1)},${y(point.value).toFixed(1)}`);
+  const base = [`${x(points.at(-1)!.at).toFixed(1)},${y(0)}`, `${x(points[0]!.at).toFixed(1)},${y(0)}`];
+  return svg(
+    "svg",
+    { viewBox: `0 0 ${width} ${FLOW_HEIGHT}`, role: "img", "aria-label": said, class: "seam" },
+    ...levels.flatMap((level) => [
+      svg("line", { x1: LEFT, x2: width - right, y1: y(level), y2: y(level), class: "rule" }),
+      svg("text", { x: LEFT - 6, y: y(level) + 4, class: "axis", "text-anchor": "end" }, short(level)),
+    ]),
+    kind === "lag" ? svg("polygon", { points: [...corners, ...base].join(" "), class: kind }) : svg("polyline", { points: corners.join(" "), class: kind }),
+    ...timeAxis(from, to, x, FLOW_HEIGHT - 6, width - LEFT - right),
   );
 }
 

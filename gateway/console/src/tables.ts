@@ -1,17 +1,20 @@
 // The tree of tables, and the page of one.
 
+import type { Completion } from "@codemirror/autocomplete";
 import type { SQLNamespace } from "@codemirror/lang-sql";
 
-import type { Api, Problem } from "./api";
-import { count, h, plural, quoted } from "./dom";
+import type { Api } from "./api";
+import { age, button, count, h, plural, quoted } from "./dom";
 import type { Names } from "./editor";
-import { legend, seam, tiering, type Commit, type Partition } from "./pictures";
-import { named, problemBox } from "./runs";
+import { flow, legend, seam, tiering, type Commit, type Partition, type Sample } from "./pictures";
+import { named, ours, problemBox } from "./problems";
+import { exact, short } from "./scales";
 
 const LIVE_MS = 2000;
 const SAMPLE = 50;
 const FRESHNESS_ASKED = 25;
 const COMMITS = 500;
+const SAMPLES = 450;
 
 export interface Table {
   catalog: string;
@@ -27,7 +30,17 @@ interface ListedColumn {
   table_schema: string;
   table_name: string;
   column_name: string;
+  data_type: string;
 }
+
+interface Statistics {
+  column_name: string | null;
+  nulls_fraction: number | null;
+  low_value: string | null;
+  high_value: string | null;
+}
+
+type Row = Record<string, unknown>;
 
 interface Listed {
   table_catalog: string;
@@ -56,7 +69,10 @@ export class Tree {
     on: { input: () => this.draw() },
   });
   private readonly list = h("div", { class: "tree-list" });
-  private readonly tails = new Map<string, string>();
+  /** What is only in the log: how much, in short and in words. */
+  private readonly tails = new Map<string, [string, string]>();
+  private readonly open = new Set<string>();
+  private readonly columns = new Map<string, ListedColumn[]>();
   private tables: Table[] = [];
 
   constructor(
@@ -71,6 +87,12 @@ export class Tree {
     this.element.append(h("div", { class: "tree-top" }, this.filter, again), this.list);
   }
 
+  /** The catalogs and schemas that have tables. */
+  get places(): string[][] {
+    const texts = new Set(this.tables.filter((table) => table.schema).map((table) => JSON.stringify([table.catalog, table.schema])));
+    return [...texts].map((text) => JSON.parse(text) as string[]);
+  }
+
   find(catalog: string, schema: string, name: string): Table {
     const found = this.tables.find((t) => t.catalog === catalog && t.schema === schema && t.name === name);
     return found ?? { catalog, schema, name, kind: "table", topic: null, error: null };
@@ -83,12 +105,17 @@ export class Tree {
         this.api.rows<{ catalog_name: string; connector_name: string }>(
           "SELECT catalog_name, connector_name FROM system.metadata.catalogs WHERE connector_name <> 'system' ORDER BY connector_name, catalog_name",
         ),
-        this.api.rows<{ Function: string }>("SHOW FUNCTIONS"),
+        this.api.rows<{ Function: string; Signature: string }>("SHOW FUNCTIONS"),
       ]);
       const clusters = new Set(catalogs.filter((row) => row.connector_name === "kafka").map((row) => row.catalog_name));
       const found = await Promise.all(catalogs.map((row) => this.inCatalog(row.catalog_name)));
       const listed = found.flatMap((each) => each.tables);
       const columns = found.flatMap((each) => each.columns);
+      this.columns.clear();
+      for (const column of columns) {
+        const key = [column.table_catalog, column.table_schema, column.table_name].map(quoted).join(".");
+        this.columns.set(key, [...(this.columns.get(key) ?? []), column]);
+      }
       this.tables = listed.map((row) => ({
         catalog: row.table_catalog,
         schema: row.table_schema,
@@ -99,7 +126,7 @@ export class Tree {
       }));
       this.draw();
       void this.askFreshness();
-      return names(this.tables, columns, functions.map((row) => row.Function));
+      return names(this.tables, this.columns, functions);
     } catch (error) {
       this.list.replaceChildren(problemBox(ours(error)));
       return null;
@@ -115,7 +142,7 @@ export class Tree {
           `SELECT table_catalog, table_schema, table_name, table_type, topic, error FROM ${place}.tables ORDER BY 1, 2, 3`,
         ),
         this.api.rows<ListedColumn>(
-          `SELECT table_catalog, table_schema, table_name, column_name FROM ${place}.columns ORDER BY ordinal_position`,
+          `SELECT table_catalog, table_schema, table_name, column_name, data_type FROM ${place}.columns ORDER BY ordinal_position`,
         ),
       ]);
       return { tables, columns };
@@ -130,9 +157,10 @@ export class Tree {
     for (const table of this.tables.filter(isUnified).slice(0, FRESHNESS_ASKED)) {
       try {
         const [row] = await this.api.rows<{ tail: number | null }>(`SELECT sum(tail) AS tail FROM ${full(table, "$seam")}`);
-        this.tails.set(full(table), row?.tail ? `${count(row.tail)} only in the log` : "all in files");
+        const tail = row?.tail ?? 0;
+        this.tails.set(full(table), tail > 0 ? [short(tail), `${count(tail)} only in the log`] : ["", "all in files"]);
       } catch (error) {
-        this.tails.set(full(table), named(error).code);
+        this.tails.set(full(table), ["!", named(error).code]);
       }
     }
     this.draw();
@@ -159,50 +187,69 @@ export class Tree {
 
   private entry(table: Table): HTMLElement {
     if (!table.name) return h("li", {}, h("span", { class: "warning" }, table.error));
-    const freshness = this.tails.get(full(table));
-    const path = [table.catalog, table.schema, table.name].map(encodeURIComponent).join("/");
+    const { name } = table;
+    const [tail, freshness] = this.tails.get(full(table)) ?? ["", undefined];
+    const isOpen = this.open.has(full(table));
+    const path = [table.catalog, table.schema, name].map(encodeURIComponent).join("/");
+    const kinds = [table.kind === "table" && "files", table.topic && "log", table.kind === "view" && "a view"].filter(Boolean).join(" and ");
+    const turn = (): void => {
+      if (!this.open.delete(full(table))) this.open.add(full(table));
+      this.draw();
+      this.list.querySelector<HTMLElement>(`[data-table="${CSS.escape(full(table))}"] .disclose`)?.focus();
+    };
     return h(
       "li",
-      {},
-      h("a", { href: `#/t/${path}`, title: table.error ?? freshness ?? full(table) }, table.name),
-      table.topic && h("span", { class: "badge hot", title: `topic ${table.topic}` }, "hot"),
-      table.kind === "table" && table.name && h("span", { class: "badge cold" }, "cold"),
-      table.kind === "view" && h("span", { class: "badge" }, "view"),
-      table.error && h("span", { class: "badge bad", title: table.error }, "!"),
+      { class: "table", "data-table": full(table) },
       h(
-        "button",
-        {
-          type: "button",
-          class: "insert",
-          title: `Insert ${table.name} into the statement`,
-          "aria-label": `Insert ${table.name} into the statement`,
-          on: { click: () => this.onInsert(full(table)) },
-        },
-        "+",
+        "div",
+        { class: "line" },
+        h("button", { type: "button", class: "disclose", "aria-expanded": String(isOpen), "aria-label": `Columns of ${name}`, on: { click: turn } }),
+        table.kind !== "view" && h("span", { class: "tiers", role: "img", "aria-label": kinds, title: kinds }, h("i", { class: table.kind === "table" ? "cold" : "" }), h("i", { class: table.topic ? "hot" : "" })),
+        h("a", { href: `#/t/${path}`, title: [full(table), table.topic && `topic ${table.topic}`, table.error ?? freshness].filter(Boolean).join("\n") }, name),
+        table.kind === "view" && h("span", { class: "badge" }, "view"),
+        tail && h("span", { class: "freshness", title: freshness }, tail),
+        table.error && h("span", { class: "badge bad", title: table.error }, "!"),
+        h(
+          "button",
+          { type: "button", class: "insert", title: `Insert ${name} into the statement`, "aria-label": `Insert ${name} into the statement`, on: { click: () => this.onInsert(full(table)) } },
+          "+",
+        ),
       ),
-      freshness && h("div", { class: "freshness" }, freshness),
+      isOpen && this.columnList(table, freshness),
+    );
+  }
+
+  private columnList(table: Table, freshness: string | undefined): HTMLElement {
+    const own = this.columns.get(full(table)) ?? [];
+    const item = ({ column_name: name, data_type: type }: ListedColumn): HTMLElement =>
+      h(
+        "li",
+        {},
+        h("button", { type: "button", title: `Insert ${name}`, on: { click: () => this.onInsert(quoted(name)) } }, name),
+        h("span", { class: "muted", title: type }, type),
+      );
+    return h(
+      "ul",
+      { class: "columns", "aria-label": `Columns of ${table.name}` },
+      ...(own.length > 0 ? own.map(item) : [h("li", { class: "muted" }, "no columns are listed")]),
+      freshness && h("li", { class: "freshness" }, freshness),
     );
   }
 }
 
-function names(
-  tables: Table[],
-  columns: ListedColumn[],
-  functions: string[],
-): Names {
-  const known = new Map<string, string[]>();
-  for (const column of columns) {
-    const key = `${column.table_catalog}\n${column.table_schema}\n${column.table_name}`;
-    known.set(key, [...(known.get(key) ?? []), column.column_name]);
+function names(tables: Table[], columns: Map<string, ListedColumn[]>, functions: { Function: string; Signature: string }[]): Names {
+  const tree: Record<string, Record<string, Record<string, Completion[]>>> = {};
+  const short: Record<string, Completion[]> = {};
+  for (const table of tables) {
+    const own = (columns.get(full(table)) ?? []).map(({ column_name: label, data_type: detail }) => ({ label, apply: quoted(label), type: "property", detail }));
+    ((tree[table.catalog] ??= {})[table.schema] ??= {})[table.name] = own;
+    short[table.name] ??= own; // lakes come before clusters, where topics often have the same names
   }
-  const found: Record<string, Record<string, Record<string, string[]>>> = {};
-  const short: Record<string, string[]> = {};
-  for (const { catalog, schema, name } of tables) {
-    const own = known.get(`${catalog}\n${schema}\n${name}`) ?? [];
-    ((found[catalog] ??= {})[schema] ??= {})[name] = own;
-    short[name] ??= own; // lakes come before clusters, where topics often have the same names
-  }
-  return { tables: { ...found, ...short } as SQLNamespace, functions: [...new Set(functions)], schema: "" };
+  return {
+    tables: { ...tree, ...short } as SQLNamespace,
+    columns: [...columns.values()].flat().map(({ column_name: name, data_type: type, table_name: table }) => ({ name, type, table })),
+    functions: new Map(functions.map((row) => [row.Function, row.Signature])),
+  };
 }
 
 // --- One table ----------------------------------------------------------------------------------
@@ -228,24 +275,43 @@ export class TablePage {
     this.said.clear();
     const number = this.number;
     const picture = h("div", { class: "live" });
+    const flowing = h("div", { class: "live" });
     const query = `SELECT * FROM ${full(table)} LIMIT 100`;
+    const tiers = isUnified(table);
     const parts = [
-      h("h2", {}, full(table), table.kind === "table" && table.topic && h("span", { class: "muted" }, ` over topic ${table.topic}`)),
-      h("p", {}, h("button", { type: "button", class: "primary", on: { click: () => this.onQuery(query) } }, "Query"), " ", h("a", { href: "#/" }, "Back to the editor")),
-      isUnified(table) && h("h3", {}, "The seam now"),
-      isUnified(table) && picture,
-      isUnified(table) && h("h3", {}, "Tiering"),
-      isUnified(table) && this.history(table),
-      this.part("Columns", `DESCRIBE ${full(table)}`),
+      h("h1", {}, full(table)),
+      h("p", { class: "muted" }, table.kind === "table" && table.topic ? `over topic ${table.topic}` : table.kind === "topic" ? "a topic" : table.kind === "view" ? "a view" : "a table"),
+      h("p", { class: "lead" }, button("Query", query, () => this.onQuery(query), "primary"), h("a", { href: "#/" }, "Back to the editor")),
+      tiers && h("h2", {}, "The seam now"),
+      tiers && picture,
+      tiers && h("h2", {}, "Since this page was opened"),
+      tiers && flowing,
+      tiers && h("h2", {}, "Tiering"),
+      tiers && this.history(table),
+      this.columns(table),
       table.kind === "table" && this.part("Snapshots", `SELECT committed_at, operation, rows_added, rows_total, boundary, snapshot_id FROM ${full(table, "$snapshots")} ORDER BY committed_at DESC LIMIT 50`),
       this.part("Sample", `SELECT * FROM ${full(table)} LIMIT ${SAMPLE}`),
       table.kind !== "topic" && this.part("Definition", `SHOW CREATE ${table.kind} ${full(table)}`, true),
     ];
     this.element.replaceChildren(...parts.filter((made) => made instanceof HTMLElement));
-    if (isUnified(table)) void this.look(table, picture, number);
+    if (tiers) void this.look(table, picture, flowing, [], number);
   }
 
-  private async look(table: Table, picture: HTMLElement, number: number): Promise<void> {
+  /** The columns, with what the files say of their values. */
+  private columns(table: Table): HTMLElement {
+    if (table.kind !== "table") return this.part("Columns", `DESCRIBE ${full(table)}`);
+    return this.part("Columns", `DESCRIBE ${full(table)}`, false, async (rows) => {
+      const stats = await this.api.rows<Statistics>(`SHOW STATS FOR ${full(table)}`);
+      const by = new Map(stats.map((row) => [row.column_name, row]));
+      const share = (fraction: number | null | undefined): string => (typeof fraction === "number" ? `${exact(Math.round(1000 * fraction) / 10)} %` : "");
+      return rows.map((row) => {
+        const own = by.get(String(row["Column"]));
+        return { ...row, "Nulls in files": share(own?.nulls_fraction), "Lowest in files": own?.low_value ?? "", "Highest in files": own?.high_value ?? "" };
+      });
+    });
+  }
+
+  private async look(table: Table, picture: HTMLElement, flowing: HTMLElement, samples: Sample[], number: number): Promise<void> {
     try {
       const found = await this.api.rows<Partition & { tail: number; lost: number }>(
         `SELECT partition, boundary, "end", tail, lost FROM ${full(table, "$seam")} ORDER BY partition`,
@@ -260,11 +326,14 @@ export class TablePage {
         legend(false),
         seam(found, table.name),
       );
+      samples.push({ at: Date.now(), end, tail });
+      if (samples.length > SAMPLES) samples.shift();
+      flowing.replaceChildren(flow(samples));
     } catch (error) {
       if (number !== this.number) return;
       picture.replaceChildren(problemBox(ours(error)));
     }
-    this.timer = window.setTimeout(() => void this.look(table, picture, number), LIVE_MS);
+    this.timer = window.setTimeout(() => void this.look(table, picture, flowing, samples, number), LIVE_MS);
   }
 
   /** How tiering has gone: where the boundary was after each commit. */
@@ -285,11 +354,13 @@ export class TablePage {
     return content;
   }
 
-  private part(title: string, statement: string, isText = false): HTMLElement {
+  /** A part of the page that shows the rows of a statement, as they are or with more beside them. */
+  private part(title: string, statement: string, isText = false, more = async (rows: Row[]): Promise<Row[]> => rows): HTMLElement {
     const content = h("div", { class: "part" }, "…");
     const number = this.number;
     this.api
-      .rows<Record<string, unknown>>(statement)
+      .rows<Row>(statement)
+      .then(more)
       .then((rows) => {
         if (number !== this.number) return;
         if (isText) {
@@ -310,11 +381,6 @@ export class TablePage {
   }
 }
 
-/** A problem of a statement of the page's own, in which nobody looks for a position. */
-function ours(error: unknown): Problem {
-  return { ...named(error), location: null };
-}
-
 /** How often tiering commits, and when it last did. */
 function pace(commits: Commit[]): string {
   const moved = commits.filter((commit) => commit.boundary && (commit.rows_added ?? 0) > 0);
@@ -327,13 +393,7 @@ function pace(commits: Commit[]): string {
   return `${last}; ${count(moved.length)} commits came ${age(span / (moved.length - 1))} apart on average.`;
 }
 
-function age(s: number): string {
-  const units: [number, string][] = [[86400, "day"], [3600, "hour"], [60, "minute"]];
-  for (const [size, name] of units) if (s >= 2 * size) return plural(Math.round(s / size), name);
-  return plural(Math.max(0, Math.round(s)), "second");
-}
-
-function small(title: string, rows: Record<string, unknown>[]): HTMLElement {
+function small(title: string, rows: Row[]): HTMLElement {
   const [first] = rows;
   if (!first) return h("p", { class: "muted" }, "none");
   const show = (value: unknown): string =>
