@@ -104,6 +104,9 @@ lock: $(READY) ## Rebuild the locks: Python packages and jars, each with its has
 console: ## Build the web console from gateway/console into the package (needs Node.js)
 	cd gateway/console && npm ci --silent && npm run build
 
+pictures: $(READY) ## Take the documentation's pictures of the console (needs Chromium)
+	@cd tests && ../$(BIN)/python -m support.pictures
+
 sbom: ## List what the image installs, as CycloneDX in build/seamline.cdx.json
 	rm -rf build/sbom && $(PYTHON) -m venv build/sbom && $(PYTHON) -m venv build/sbom/tools
 	build/sbom/bin/python -m pip install --quiet --disable-pip-version-check \
