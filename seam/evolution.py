@@ -128,6 +128,38 @@ class _Rules:
     is_tiering: bool
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Alternatives(Type):
+    """The type of a value of one of several types, for each of which a row has a field.
+
+    Attributes:
+        types: The types.
+        namings: What a row may call its fields; new columns have the first of them.
+    """
+
+    types: tuple[Type, ...]
+    namings: tuple[tuple[str, ...], ...]
+
+    def as_row(self, column: Row) -> Row | None:
+        """Returns the row with the names that a column has for them; None if it has no such."""
+        places = {name: i for names in reversed(self.namings) for i, name in enumerate(names)}
+        known = {
+            places[name]: field.name
+            for field in column.fields
+            for name in (field.name, *field.aliases)
+            if name in places
+        }
+        if not known:
+            return None
+        own = set(known.values())
+        naming = max(self.namings, key=lambda names: len(own.intersection(names)))
+        return self.named([known.get(place, name) for place, name in enumerate(naming)])
+
+    def named(self, names: Sequence[str]) -> Row:
+        """Returns the row with these names."""
+        return Row(tuple(Field(name, t) for name, t in zip(names, self.types, strict=True)))
+
+
 Change: TypeAlias = AddColumn | WidenColumn | RenameColumn | KnowColumn
 
 
@@ -220,6 +252,8 @@ def _every(type_: Type, path: tuple[Field, ...]) -> Iterator[tuple[Field, ...]]:
 def _at(type_: Type | None, path: Path) -> Type | None:
     """Returns the type at a path; None if there is nothing at it."""
     for name in path:
+        if isinstance(type_, Alternatives):
+            type_ = type_.as_row(Row((Field(name, types.UNKNOWN),)))
         members = type_.fields if isinstance(type_, Row) else ()
         names = matched([Field(name, types.UNKNOWN)], {m.name: m.aliases for m in members})
         type_ = next((member.type for member in members if member.name == names.get(name)), None)
@@ -299,6 +333,8 @@ def former_names(path: Path, type_: Type) -> Iterator[KnowColumn]:
         type_: The type in the schema; fields that no column can hold are left out.
     """
     match type_:
+        case Alternatives():
+            yield from former_names(path, type_.named(type_.namings[0]))
         case Row(fields):
             used = {field.name for field in fields}
             for field in fields:
@@ -356,6 +392,8 @@ def _storable(path: Path, type_: Type) -> Type | None:
     match type_:
         case Unsupported():
             return None
+        case Alternatives():
+            return _storable(path, type_.named(type_.namings[0]))
         case types.Time():
             raise _incompatible(path, "Spark cannot write Iceberg's type time")
         case Row(fields):
@@ -376,6 +414,12 @@ def _storable(path: Path, type_: Type) -> Type | None:
 
 def _of_type(path: Path, column: Type, member: Type, rules: _Rules) -> Iterator[Change]:
     match column, member:
+        case _, Alternatives():
+            row = member.as_row(column) if isinstance(column, Row) else None
+            if isinstance(column, Row) and row is not None:
+                yield from _of_row(path, column.fields, row, rules)
+        case Row(fields), _ if _is_one_of(fields, member, rules.encoding):
+            return
         case Row(fields), Row():
             yield from _of_row(path, fields, member, rules)
         case Array(element), Array(inner):
@@ -386,6 +430,22 @@ def _of_type(path: Path, column: Type, member: Type, rules: _Rules) -> Iterator[
             wider = _wider(path, column, member, rules.encoding)
             if wider is not None:
                 yield WidenColumn(path, column, wider)
+
+
+_UNNAMED = frozenset(
+    ("boolean", "int", "long", "float", "double", "string", "bytes", "array", "map")
+)
+"""The names of types without a name of their own, as rows have them."""
+
+
+def _is_one_of(fields: Sequence[Field], member: Type, encoding: Encoding) -> bool:
+    """Whether one field of a row is for values of a type: in other schemas it is one of several."""
+    if not isinstance(member, Row):
+        branches = [field.type for field in fields if field.name in _UNNAMED]
+        return any(t == member or _may_hold(t, member, encoding) for t in branches)
+    names = {inner.name: inner.aliases for inner in member.fields}
+    rows = [field.type.fields for field in fields if isinstance(field.type, Row)]
+    return not matched(fields, names) and any(matched(inner, names) for inner in rows)
 
 
 def _wider(path: Path, column: Type, member: Type, encoding: Encoding) -> Type | None:

@@ -124,7 +124,8 @@ def _of_values(definition: TableDefinition, seen: Sample, schemas: Schemas) -> I
             f"columns of format {definition.format} cannot be inferred",
             hint="State the columns with --schema.",
         )
-    setting = Setting(VALUE, schemas, definition.value_schema)
+    options = {"spellings": ",".join(definition.spellings)}
+    setting = Setting(VALUE, schemas, definition.value_schema, options)
     schema = infer_schema.find(
         setting, definition.format, definition.topic, seen.values, seen.headers
     )

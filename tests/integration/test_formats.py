@@ -405,3 +405,36 @@ def test_a_registry_that_hangs_holds_nobody_up(
         application.stop()
         pipeline.join(60)
         gateway.close()
+
+
+UNION = """
+{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"},
+ {"name": "u", "type": ["null", "string", "long", {"type": "array", "items": ["int", "boolean"]},
+  {"type": "record", "name": "shop.Place", "fields": [{"name": "at", "type": ["double", "string"]}]}
+ ]}]}
+"""
+
+
+@pytest.mark.soak
+def test_unions_are_inserted_read_and_tiered(stack: Stack, gateway: Gateway, name: str) -> None:
+    stack.create_topic(name, 1)
+    said = f"topic = '{name}', format = 'avro', value_schema = '{UNION}'"
+    with gateway.connect() as connection:
+        rows(connection, f"CREATE TABLE {name} WITH ({said})")
+        rows(
+            connection,
+            f"INSERT INTO {name} VALUES (1, row('x', NULL, NULL, NULL)), (2, NULL),"
+            " (3, row(NULL, 5, NULL, NULL)), (4, row(NULL, NULL, NULL, row(row(NULL, 'y')))),"
+            " (5, row(NULL, NULL, ARRAY[row(7, NULL), row(NULL, true)], NULL))",
+        )
+        error = refused(connection, f"INSERT INTO {name} VALUES (6, row('x', 5, NULL, NULL))")
+        assert "u: 2 of its fields have a value, instead of one" in str(error)
+    stack.wait_for_markers(name)
+    columns = 'id, u.string, u.long, u."array"[2].boolean, u.Place.at.string, u IS NULL'
+    assert read_everywhere(stack, gateway, name, columns) == [
+        (1, "x", None, None, None, False),
+        (2, None, None, None, None, True),
+        (3, None, 5, None, None, False),
+        (4, None, None, None, "y", False),
+        (5, None, None, True, None, False),
+    ]

@@ -9,7 +9,7 @@ from typing import Any
 
 from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.kafka.formats.tree_arrow import NotFastError
-from seamline.connectors.kafka.formats.trees import Node, logical_of
+from seamline.connectors.kafka.formats.trees import Node, logical_of, tagged
 
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "string", "bytes"})
 _NAMED = frozenset({"record", "error", "enum", "fixed"})
@@ -42,7 +42,8 @@ def _texts(schema: Schema) -> Iterator[str]:
 def self_contained(node: Node, met: set[str] | None = None) -> Any:
     """Returns the schema of a tree as JSON: each named type is defined where it first occurs.
 
-    Logical types and defaults are left out.
+    Logical types and defaults are left out. Each branch of a union of several types is a record of
+    one field, which has the same bytes, so that values say which branch they are of (`tagged`).
 
     Args:
         node: The tree.
@@ -50,6 +51,8 @@ def self_contained(node: Node, met: set[str] | None = None) -> Any:
     """
     met = set() if met is None else met
     match node.kind:
+        case "union" if len(node.alternatives) > 1:
+            return _tagged(node, met)
         case "union":
             return [self_contained(branch, met) for branch in node.branches]
         case "array" if node.inner is not None:
@@ -70,6 +73,18 @@ def self_contained(node: Node, met: set[str] | None = None) -> Any:
     return {**made, key: node.attributes[key]}
 
 
+def _tagged(node: Node, met: set[str]) -> list[Any]:
+    branches: list[Any] = []
+    for branch in node.branches:
+        if branch.kind == "null":
+            branches.append("null")
+        else:
+            name, (field,) = tagged(node, node.alternatives.index(branch), None)
+            fields = [{"name": field, "type": self_contained(branch, met)}]
+            branches.append({"type": "record", "name": name, "fields": fields})
+    return branches
+
+
 def _node(schema: Any, space: str, names: dict[str, Node]) -> Node:
     match schema:
         case str() if schema in _PRIMITIVES:
@@ -81,7 +96,10 @@ def _node(schema: Any, space: str, names: dict[str, Node]) -> Node:
                 raise ValueError(f"the schema is not Avro: there is no type {schema}")
             return node
         case list():
-            return Node("union", branches=[_node(branch, space, names) for branch in schema])
+            node = Node("union", name=f"seamline.Union{len(names)}")
+            names[node.name] = node
+            node.branches += [_node(branch, space, names) for branch in schema]
+            return node
         case {"type": str(kind)} if kind in _NAMED:
             return _named(kind, schema, space, names)
         case {"type": "array", "items": items}:

@@ -20,7 +20,14 @@ from typing import Any
 
 from seamline.connectors.kafka.formats.json_values import NOT_FINITE, Number, is_text_of
 from seamline.connectors.kafka.formats.not_objects import not_objects
-from seamline.connectors.kafka.formats.spelling import PLAIN, TRUNCATED, TRUNCATED_TIMES, Spelling
+from seamline.connectors.kafka.formats.spelling import (
+    JSON_TEXT,
+    PLAIN,
+    TRUNCATED,
+    TRUNCATED_TIMES,
+    Spelling,
+    whole,
+)
 from seamline.errors import INFERENCE_FAILED, SeamlineError
 from seamline.seam.encoding import KEY, Encoding, Path
 from seamline.sql import coercion, columns, types
@@ -86,6 +93,15 @@ def infer_json(values: Sequence[bytes | None], spelling: Spelling = PLAIN) -> In
         merged.add(_type_of(record, spelling))
     if not merged.types:
         raise not_objects(values)
+    several = None if spelling.json_text else _first_of_several(merged)
+    if several is not None:
+        raise SeamlineError(
+            INFERENCE_FAILED,
+            several.problem,
+            hint="State the columns, without this one or with one of these types; on_error = "
+            f"'null' or 'skip' then handles the others. With spellings = ARRAY['{JSON_TEXT}'] it "
+            "is a varchar with its JSON text.",
+        )
     unknown = tuple(_unknown(merged, ()))
     notes = tuple(_notes(merged, ()))
     return Inferred(_settle_members(merged).fields, len(values), bad, unknown, notes=notes)
@@ -258,8 +274,10 @@ def _type_of(value: Any, spelling: Spelling) -> Type:
             return types.UNKNOWN
         case bool():
             return types.BOOLEAN
-        case int() | float() | Number():
+        case int() | float():
             return _Numbers.of(value)
+        case Number():
+            return _Numbers.of(whole(value) if spelling.whole_numbers else value)
         case str():
             return _type_of_text(value, spelling)
         case list():
@@ -272,9 +290,17 @@ def _type_of(value: Any, spelling: Spelling) -> Type:
     raise AssertionError(value)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Several(Type):
+    """Values of types that no type holds, except as JSON text."""
+
+    problem: str
+
+
 def _type_of_text(text: str, spelling: Spelling) -> Type:
     if text in NOT_FINITE:
         return _NOT_FINITE
+    text = spelling.plain_form(text)
     for form, type_ in _FORMS:
         if form.fullmatch(text):
             if is_text_of(type_, text, spelling.of_times):
@@ -306,18 +332,24 @@ def _merge(one: Type, other: Type, where: str) -> Type:
             return other.merged(_NOT_FINITE_NUMBER)
     if one == other or types.UNKNOWN in (one, other):
         return other if one == types.UNKNOWN else one
+    if isinstance(one, _Several) or isinstance(other, _Several):
+        return one if isinstance(one, _Several) else other
     if one in _TEXTS and other in _TEXTS:
         return _FINER if {one, other} <= _TIMESTAMPS and _FINER in (one, other) else types.VARCHAR
     one, other = _settle(one), _settle(other)
     common = coercion.common_type(one, other)
-    if common is None:
-        raise SeamlineError(
-            INFERENCE_FAILED,
-            f"{where} is {one} in some records and {other} in others",
-            hint="State the columns, without this one or with one of these types; on_error = "
-            "'null' or 'skip' then handles the others.",
-        )
-    return common
+    return common or _Several(f"{where} is {one} in some records and {other} in others")
+
+
+def _first_of_several(type_: Type) -> _Several | None:
+    match type_:
+        case _Several():
+            return type_
+        case Array(element):
+            return _first_of_several(element)
+        case _Members(members):
+            return next(filter(None, map(_first_of_several, members.values())), None)
+    return None
 
 
 def _unknown(type_: Type, path: tuple[str, ...]) -> Iterator[str]:
@@ -355,6 +387,8 @@ def _settle(type_: Type) -> Type:
         case types.UNKNOWN | types.REAL:  # never a value, or never anything but `_NOT_FINITE`
             return types.VARCHAR
         case _ if type_ == _FINER:
+            return types.VARCHAR
+        case _Several():
             return types.VARCHAR
         case _Numbers():
             return type_.type

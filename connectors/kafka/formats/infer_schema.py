@@ -17,10 +17,17 @@ from typing import TYPE_CHECKING
 from seamline.connectors.kafka.formats import framed
 from seamline.connectors.kafka.formats.parts import AllHeaders, Parts, Setting
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema, SchemaId
-from seamline.connectors.kafka.formats.trees import VARIABLE_DECIMAL, Node, columns_of, type_of
+from seamline.connectors.kafka.formats.spelling import Spelling
+from seamline.connectors.kafka.formats.trees import (
+    VARIABLE_DECIMAL,
+    Node,
+    columns_of,
+    spelt,
+    type_of,
+)
 from seamline.errors import INFERENCE_FAILED, SeamlineError
 from seamline.seam.encoding import Path
-from seamline.sql.types import Field, Type
+from seamline.sql.types import Field, Row, Type
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor
@@ -54,13 +61,24 @@ class Found:
     def left_out(self) -> list[str]:
         """The fields that no column can hold."""
         kept = {column.name for column in self.columns}
-        return [name for name in self.node.members if name not in kept]
+        for column in self.columns:
+            if isinstance(column.type, Row):
+                kept.update(field.name for field in column.type.fields)
+        names = (n for record in self._records for n in record.members if n not in kept)
+        return list(dict.fromkeys(names))
+
+    @property
+    def _records(self) -> list[Node]:
+        return self.node.alternatives if self.node.kind == "union" else [self.node]
 
     @property
     def of_any_scale(self) -> list[str]:
         """The fields that are decimals of any scale, which columns hold as rows."""
         return [
-            n for n, member in self.node.members.items() if _record(member).name == VARIABLE_DECIMAL
+            name
+            for record in self._records
+            for name, member in record.members.items()
+            if _record(member).name == VARIABLE_DECIMAL
         ]
 
     def at(self, path: Path) -> Found:
@@ -103,13 +121,15 @@ def find(setting: Setting, format_: str, topic: str, parts: Parts, headers: AllH
         SeamlineError: INFERENCE_FAILED, SCHEMA_REGISTRY_UNAVAILABLE.
     """
     try:
-        return _find(setting, KINDS[format_], topic, parts, headers)
+        schema = _find(setting, KINDS[format_], topic, parts, headers)
     except ValueError as error:
         raise SeamlineError(
             INFERENCE_FAILED,
             f"the {setting.part}s of topic {topic}: {error}",
             hint="State the columns with --schema.",
         ) from error
+    spelt(schema.node, Spelling(json_text=setting.spelling.json_text))
+    return schema
 
 
 def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHeaders) -> Found:
@@ -138,9 +158,20 @@ def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHea
     mixed = ", ".join(f"{name} ({count})" for name, count in counts.most_common())
     note = (
         f"the {setting.part}s of topic {topic} are mixed: {mixed} of {len(named)} sampled records; "
-        f"the columns are those of {node.name}, and null where another schema lacks the field"
+        f"the columns are those of all of them, and null where another schema lacks the field"
     )
-    return Found(node, source, (note,), is_mixed=True)
+    records: dict[str, Node] = {}
+    for schema_id in ids:
+        own = [payload for number, payload in named if number == schema_id]
+        with contextlib.suppress(ValueError):
+            of_id = _schema_node(setting, kind, topic, schema_id, own)
+            records |= {record.name: record for record in of_id.alternatives or [of_id]}
+    return Found(
+        Node("union", branches=list({**records, node.name: node}.values())),
+        f"the schemas of sampled {setting.part}s",
+        (note,),
+        is_mixed=True,
+    )
 
 
 def every(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamline.connectors.kafka.formats.schemas import Schema
-from seamline.connectors.kafka.formats.trees import Node
+from seamline.connectors.kafka.formats.trees import Node, every
 
 _KINDS = {"null": "null", "boolean": "boolean", "integer": "long", "number": "double"}
 _CONNECT = {"int8": "int", "int16": "int", "int32": "int", "int64": "long", "float32": "float"}
@@ -28,9 +28,13 @@ def parsed(schema: Schema) -> Node:
     try:
         root = json.loads(schema.text)
         others = {name: json.loads(other.text) for name, other in schema.references}
-        return _Documents(others).node(root, "", root)
+        node = _Documents(others).node(root, "", root)
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"the schema is not JSON Schema: {error!r}") from error
+    for union in every(node):
+        if len(union.alternatives) > 1:
+            union.branches = []  # no value of it says which of them it is of
+    return node
 
 
 def _pointed(root: Any, path: str) -> Any:

@@ -348,7 +348,7 @@ def _raw(value: Any, node: Node, path: str) -> Any:
 def _timestamp_micros(value: Any, node: Node, path: str) -> int:
     nanos = value.seconds * 1_000_000_000 + value.nanos
     try:
-        return whole_micros(nanos, *MICROS["nanos"], is_truncated=node.is_truncated)
+        return whole_micros(nanos, *MICROS["nanos"], is_truncated=node.spelling.truncated_times)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

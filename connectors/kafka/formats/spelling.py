@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import datetime
 import decimal
 import json
 import re
@@ -24,10 +25,22 @@ EPOCHS = {
 }
 TEXT_NUMBERS, JSON_TEXT = "text_numbers", "json_text"
 EPOCH_DAYS, BASE64_DECIMALS = "epoch_days", "base64_decimals"
-TRUNCATED_TIMES = "truncated_times"
-SPELLINGS = (*EPOCHS, EPOCH_DAYS, BASE64_DECIMALS, TEXT_NUMBERS, JSON_TEXT, TRUNCATED_TIMES)
-ACCEPTING_MORE = frozenset({EPOCH_DAYS, TEXT_NUMBERS, JSON_TEXT, TRUNCATED_TIMES})
+TRUNCATED_TIMES, ISO_TIMES = "truncated_times", "iso_times"
+WHOLE_NUMBERS = "whole_numbers"
+ACCEPTING_MORE = frozenset(
+    {EPOCH_DAYS, TEXT_NUMBERS, JSON_TEXT, TRUNCATED_TIMES, ISO_TIMES, WHOLE_NUMBERS}
+)
 """Spellings that only make good records of bad ones, and so may be changed later."""
+SPELLINGS = (
+    *EPOCHS,
+    EPOCH_DAYS,
+    BASE64_DECIMALS,
+    TEXT_NUMBERS,
+    WHOLE_NUMBERS,
+    JSON_TEXT,
+    ISO_TIMES,
+    TRUNCATED_TIMES,
+)
 MICROS = {"seconds": (1_000_000, 1), "millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}
 """What converts a number of each unit to microseconds: a factor and a divisor."""
 TOO_FINE = (
@@ -64,6 +77,8 @@ class Spelling:
         base64_decimals: Whether text that stands for a decimal is the bytes of the unscaled number.
             The scale is the column's, or is given beside it in an object.
         truncated_times: Whether digits of a time beyond microseconds are dropped.
+        iso_times: Whether dates and times may have further forms of RFC 3339, ISO 8601 and Java.
+        whole_numbers: Whether whole numbers may have a point or an exponent.
     """
 
     epoch: str = "millis"
@@ -72,6 +87,8 @@ class Spelling:
     epoch_days: bool = False
     base64_decimals: bool = False
     truncated_times: bool = False
+    iso_times: bool = False
+    whole_numbers: bool = False
 
     @classmethod
     def of(cls, words: str) -> Spelling:
@@ -96,12 +113,16 @@ class Spelling:
             epoch_days=EPOCH_DAYS in names,
             base64_decimals=BASE64_DECIMALS in names,
             truncated_times=TRUNCATED_TIMES in names,
+            iso_times=ISO_TIMES in names,
+            whole_numbers=WHOLE_NUMBERS in names,
         )
 
     @property
     def of_times(self) -> Spelling:
-        """Only what it says about the digits of times, which holds for every part of a record."""
-        return TRUNCATED if self.truncated_times else PLAIN
+        """Only what it says about the text of times, which holds for every part of a record."""
+        if not self.iso_times:
+            return TRUNCATED if self.truncated_times else PLAIN
+        return Spelling(truncated_times=self.truncated_times, iso_times=True)
 
     def changes(self, type_: Type) -> bool:
         """Whether the options change how a value of a type may be written."""
@@ -130,26 +151,92 @@ class Spelling:
             ValueError: the value is not written as it must be.
         """
         is_text = isinstance(value, str) and not isinstance(value, numbers)
-        if isinstance(type_, types.Timestamp):
-            if self.text_numbers and is_text and _WHOLE.fullmatch(value):
-                value = int(value)
-            if isinstance(value, int) and not isinstance(value, bool):
-                return Micros(
-                    whole_micros(value, *MICROS[self.epoch], is_truncated=self.truncated_times)
-                )
-            return _truncated(value) if self.truncated_times and is_text else value
-        if type_ == types.TIME:
-            return _truncated(value) if self.truncated_times and is_text else value
-        if type_ == types.DATE and self.epoch_days:
-            is_whole = isinstance(value, int) and not isinstance(value, bool)
-            return Days(value) if is_whole else value
+        if isinstance(type_, types.Timestamp) or type_ in (types.DATE, types.TIME):
+            return self._time(value, type_, numbers)
         if isinstance(type_, Decimal) and self.base64_decimals:
             return _of_bytes(value, type_.scale) if is_text or isinstance(value, dict) else value
         if self.json_text and type_ == types.VARCHAR and value is not None and not is_text:
             return dumped(value, numbers)
         if self.text_numbers and is_text:
-            return _number(value, type_, numbers)
+            value = _number(value, type_, numbers)
+        if self.whole_numbers and type_ in types.INTEGERS and isinstance(value, numbers):
+            return whole(value)
         return value
+
+    def _time(self, value: Any, type_: Type, numbers: type[str]) -> Any:
+        if self.whole_numbers and isinstance(value, numbers):
+            value = whole(value)
+        if isinstance(value, str) and not isinstance(value, numbers):
+            if isinstance(type_, types.Timestamp) and self.text_numbers and _WHOLE.fullmatch(value):
+                value = int(value)
+            else:
+                text = value if type_ == types.TIME else self.plain_form(value)
+                is_cut = self.truncated_times and type_ != types.DATE
+                return _FINER_TEXT.sub("", text) if is_cut else text
+        if isinstance(type_, types.Timestamp):
+            return self._moment(value, numbers)
+        is_days = type_ == types.DATE and self.epoch_days and _is_whole(value)
+        return Days(value) if is_days else value
+
+    def plain_form(self, text: str) -> str:
+        """Returns a date or time in the form that all tables accept; other text is left alone."""
+        return _plain_form(text) if self.iso_times else text
+
+    def _moment(self, value: Any, numbers: type[str]) -> Any:
+        """Returns a number of the unit of `epoch` as microseconds; seconds may have a fraction."""
+        if _is_whole(value):
+            micros = whole_micros(value, *MICROS[self.epoch], is_truncated=self.truncated_times)
+            return Micros(micros)
+        if self.epoch != "seconds" or not isinstance(value, numbers):
+            return value
+        nanos = whole(str(decimal.Decimal(value).scaleb(9, _EXACT)))
+        if isinstance(nanos, int):
+            return Micros(whole_micros(nanos, 1, 1000, is_truncated=self.truncated_times))
+        raise ValueError(f"{value[:40]} {TOO_FINE}")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def whole(number: str) -> int | str:
+    """Returns a number as a whole one, or as it is if it is not whole, or very large."""
+    exact = decimal.Decimal(number)
+    if exact.adjusted() > _DIGITS_MAX or exact != exact.to_integral_value():
+        return number
+    return int(exact)
+
+
+_DIGITS_MAX = 40
+_FURTHER_FORM = re.compile(
+    r"(?P<day>\d{4}(?P<dash>-?)\d{2}(?P=dash)\d{2})"
+    r"(?:[Tt ](?P<time>\d{2}(?::?\d{2}(?::?\d{2}(?:[.,]\d+)?)?)?)"
+    r"\s?(?P<zone>[Zz]|[+-]\d{2}(?::?\d{2})?)?(?:\[[\w/+:~-]+\])?)?",
+    re.ASCII,
+)
+"""RFC 3339 in lower case, ISO 8601's basic form, and a region after the offset (Java)."""
+_LEAP_SECOND = re.compile(r":59:60(.*)")
+
+
+def _plain_form(text: str) -> str:
+    """Returns a time in the form that all tables accept; a leap second is the second after it."""
+    match = _FURTHER_FORM.fullmatch(text)
+    if match is None:
+        return text
+    digits = match["day"].replace("-", "")
+    day = f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
+    if match["time"] is None:
+        return day
+    time, zone = match["time"].replace(":", ""), (match["zone"] or "").upper()
+    rest = "".join(f":{part}" for part in (time[2:4], time[4:]) if part)
+    leap = _LEAP_SECOND.fullmatch(rest)
+    if leap is None:
+        return f"{day}T{time[:2]}{rest}{zone}"
+    try:
+        hour = datetime.datetime.fromisoformat(f"{day}T{time[:2]}:00:00")
+        return f"{(hour + datetime.timedelta(hours=1)).isoformat()}{leap[1]}{zone}"
+    except (ValueError, OverflowError):
+        return text
 
 
 PLAIN = Spelling()
@@ -167,10 +254,6 @@ def whole_micros(value: int, factor: int, divisor: int, *, is_truncated: bool) -
     if rest and not is_truncated:
         raise ValueError(f"{value} {TOO_FINE}")
     return micros
-
-
-def _truncated(text: str) -> str:
-    return _FINER_TEXT.sub("", text)
 
 
 def _number(text: str, type_: Type, numbers: type[str]) -> Any:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamline.connectors.kafka.formats.json_values import DAYS_MAX, DAYS_MIN, MICROS_MAX, MICROS_MIN
-from seamline.connectors.kafka.formats.trees import Node
+from seamline.connectors.kafka.formats.trees import Node, own_rows
 from seamline.seam.evolution import matched
 from seamline.sql import types
 from seamline.sql.slices import list_like
@@ -68,6 +68,8 @@ def _record(
     node: Node, fields: Sequence[Field], arrow_type: pa.DataType, one_by_one: OneByOne
 ) -> Convert:
     which = matched(fields, node.names)
+    if own_rows(node, fields):
+        raise NotFastError
     members: list[tuple[Field, str | None, Convert]] = []
     for field in fields:
         name = which.get(field.name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import decimal
 import math
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -18,12 +18,18 @@ import pyarrow as pa
 from seamline.connectors.kafka.formats import json_values
 from seamline.connectors.kafka.formats.spelling import (
     MICROS,
-    PLAIN,
-    TRUNCATED,
     Spelling,
     whole_micros,
 )
-from seamline.connectors.kafka.formats.trees import VARIABLE_DECIMAL, Node
+from seamline.connectors.kafka.formats.tree_json import texts
+from seamline.connectors.kafka.formats.trees import (
+    VARIABLE_DECIMAL,
+    Node,
+    branch_of,
+    by_label,
+    own_rows,
+    untagged,
+)
 from seamline.seam.evolution import matched
 from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
@@ -40,6 +46,10 @@ def converter(node: Node, type_: Type, path: str) -> Convert:
     if node.kind == "union":
         return _of_union(node, type_, path)
     make = _converter(node, type_, path)
+    if isinstance(type_, Row) and node.kind != "record":  # a schema with more types may follow
+        names = by_label([node])
+        if any(branch_of(field, names) is not None for field in type_.fields):
+            make = _branch(node, 0, names, type_, path)
     return lambda value: None if value is None else make(value)
 
 
@@ -47,6 +57,8 @@ def _converter(node: Node, type_: Type, path: str) -> Convert:
     match node.kind, type_:
         case "null", _:
             return lambda _: None
+        case kind, types.VARCHAR if node.spelling.json_text and kind not in _TEXTS:
+            return texts(node, lambda leaf, own: converter(leaf, own, path))
         case "record", Row(fields):
             return _record(node, fields, path)
         case "array", Array(element):
@@ -68,8 +80,16 @@ def _converter(node: Node, type_: Type, path: str) -> Convert:
     return _leaf(node, type_, path)
 
 
+_TEXTS = frozenset({"string", "enum", "bytes"})
+"""Kinds that are text without being JSON."""
+
+
 def _record(node: Node, fields: Sequence[Field], path: str) -> Convert:
     which = matched(fields, node.names)
+    whole = {
+        field.name: converter(node, field.type, _join(path, field))
+        for field in own_rows(node, fields)
+    }
     members = []
     for field in fields:
         name = which.get(field.name)
@@ -80,7 +100,10 @@ def _record(node: Node, fields: Sequence[Field], path: str) -> Convert:
     def make(value: Mapping[str, Any]) -> dict[str, Any]:
         row = {}
         for field, name, convert in members:
-            content = field.write_default if name is None else convert(value[name])
+            if field.name in whole:
+                content = whole[field.name](value)
+            else:
+                content = field.write_default if name is None else convert(value[name])
             if content is None and field.required:
                 raise ValueError(f"{_join(path, field)}: null, but the column is required")
             row[field.name] = content
@@ -98,54 +121,53 @@ def _join(path: str, field: Field) -> str:
 
 
 def _of_union(node: Node, type_: Type, path: str) -> Convert:
-    """Chooses by the Python type of a value; for named types, by the name that comes with it."""
+    """Converts a value of one of several types: as a field of a row, or as what the column is."""
     if node.only is not None:
         only = converter(node.only, type_, path)
         return lambda value: only(value[1] if isinstance(value, tuple) else value)
-    branches = [branch for branch in node.branches if branch.kind != "null"]
-    by_name = {b.name: converter(b, type_, path) for b in branches if b.name}
-    by_class: dict[type, Convert] = {}
-    unknown = _ambiguous(path, node)
-    for kind, alike in _of_one_class(branches):
-        is_clear = len({branch.logical for branch in alike}) == 1
-        by_class[kind] = converter(alike[0], type_, path) if is_clear else unknown
+    names = by_label(node.alternatives)
+    makes = [_branch(b, place, names, type_, path) for place, b in enumerate(node.alternatives)]
 
     def make(value: Any) -> Any:
         if value is None:
             return None
-        if isinstance(value, tuple) and value[0] in by_name:
-            return by_name[value[0]](value[1])
-        return by_class.get(type(value), unknown)(value)
+        place, content = untagged(value)
+        return makes[place](content)
 
     return make
 
 
-def _of_one_class(branches: Sequence[Node]) -> Iterator[tuple[type, list[Node]]]:
-    """Yields the Python types that branches have, each with those branches."""
-    for kind in dict.fromkeys(_CLASSES.values()):
-        alike = [branch for branch in branches if _CLASSES.get(branch.kind) is kind]
-        if alike:
-            yield kind, alike
+def _branch(node: Node, place: int, names: Mapping[str, int], type_: Type, path: str) -> Convert:
+    """Converts values of one branch of a union.
 
+    Args:
+        node: The branch.
+        place: Its position.
+        names: What a row may call the branches.
+        type_: The column's type.
+        path: Its name.
+    """
+    if not isinstance(type_, Row):
+        return converter(node, type_, path)
+    branches = {field.name: branch_of(field, names) for field in type_.fields}
+    own = [field for field in type_.fields if branches[field.name] == place]
+    further = tuple(field for field in type_.fields if branches[field.name] is None)
+    if len(further) == len(type_.fields):
+        return converter(node, type_, path)
+    inner = _record(node, further, path) if node.kind == "record" and further else None
+    makes = [(field.name, converter(node, field.type, _join(path, field))) for field in own]
+    required = [field for field in type_.fields if field.required]
 
-_CLASSES: Mapping[str, type] = {
-    "boolean": bool,
-    "int": int,
-    "long": int,
-    "float": float,
-    "double": float,
-    "string": str,
-    "bytes": bytes,
-    "array": list,
-    "map": dict,
-}
-
-
-def _ambiguous(path: str, node: Node) -> Convert:
-    kinds = ", ".join(branch.kind for branch in node.branches)
-
-    def make(_: Any) -> Any:
-        raise ValueError(f"{path}: it is unknown which of the union of {kinds} a value is")
+    def make(value: Any) -> dict[str, Any]:
+        row = dict.fromkeys(branches)
+        if inner is not None:
+            row |= inner(value)
+        for name, convert in makes:
+            row[name] = convert(value)
+        for field in required:
+            if row[field.name] is None:
+                raise ValueError(f"{_join(path, field)}: null, but the column is required")
+        return row
 
     return make
 
@@ -201,7 +223,7 @@ def _of_time(node: Node, units: tuple[int, int], type_: Type, path: str) -> Conv
 
     def make(value: int) -> int:
         try:
-            micros = whole_micros(value, *units, is_truncated=node.is_truncated)
+            micros = whole_micros(value, *units, is_truncated=node.spelling.truncated_times)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
         return _within(micros, low, high, type_, path)
@@ -210,7 +232,7 @@ def _of_time(node: Node, units: tuple[int, int], type_: Type, path: str) -> Conv
 
 
 def _spelling(node: Node) -> Spelling:
-    return TRUNCATED if node.is_truncated else PLAIN
+    return node.spelling.of_times
 
 
 def _within(value: int, low: int, high: int, type_: Type, path: str) -> int:

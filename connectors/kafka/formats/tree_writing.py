@@ -7,6 +7,7 @@ range) is an error and is never truncated. A field without a column is its defau
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
 import math
@@ -17,7 +18,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from seamline.connectors.kafka.formats.tree_values import UNITS
-from seamline.connectors.kafka.formats.trees import Node
+from seamline.connectors.kafka.formats.trees import Node, branch_of, by_label, tagged
 from seamline.seam.evolution import matched
 from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
@@ -34,12 +35,11 @@ def encoder(node: Node, type_: Type, path: str) -> Encode:
     Raises:
         ValueError: the schema has no values for the column's type.
     """
-    if node.kind == "union":
-        if node.only is None:
-            raise ValueError(f"{path}: the schema has a union there, and the type is ambiguous")
-        only, has_null = _encoder(node.only, type_, path), len(node.branches) > 1
-    else:
+    if node.kind != "union":
         only, has_null = _encoder(node, type_, path), False
+    else:
+        has_null = len(node.branches) > len(node.alternatives)
+        only = _encoder(node.only, type_, path) if node.only else _of_union(node, type_, path)
 
     def encode(value: Any) -> Any:
         if value is not None:
@@ -49,6 +49,44 @@ def encoder(node: Node, type_: Type, path: str) -> Encode:
         return None
 
     return encode
+
+
+def _of_union(node: Node, type_: Type, path: str) -> Encode:
+    """Writes the one field of a row that is not null, or what only one of the types can be."""
+    names = by_label(node.alternatives)
+    fields = type_.fields if isinstance(type_, Row) else ()
+    places = {
+        field.name: place for field in fields if (place := branch_of(field, names)) is not None
+    }
+    if not places:
+        return _only_possible(node, type_, path)
+    if len(places) < len(fields):
+        raise ValueError(f"{path}: the schema has a union there, whose types have other names")
+    makes = {
+        field.name: _encoder(
+            node.alternatives[places[field.name]], field.type, f"{path}.{field.name}"
+        )
+        for field in fields
+    }
+
+    def encode(value: Mapping[str, Any]) -> Any:
+        present = [name for name, content in value.items() if content is not None]
+        if len(present) != 1:
+            raise ValueError(f"{path}: {len(present)} of its fields have a value, instead of one")
+        return tagged(node, places[present[0]], makes[present[0]](value[present[0]]))
+
+    return encode
+
+
+def _only_possible(node: Node, type_: Type, path: str) -> Encode:
+    possible: dict[int, Encode] = {}
+    for place, branch in enumerate(node.alternatives):
+        with contextlib.suppress(ValueError):
+            possible[place] = _encoder(branch, type_, path)
+    if len(possible) != 1:
+        raise ValueError(f"{path}: the schema has a union there, and the type is ambiguous")
+    ((place, make),) = possible.items()
+    return lambda value: tagged(node, place, make(value))
 
 
 def _encoder(node: Node, type_: Type, path: str) -> Encode:
@@ -103,8 +141,10 @@ def _default(node: Node, value: Any) -> Any:
     match node.kind:
         case _ if value is None:
             return None
-        case "union":
-            return _default(node.only or node.branches[0], value)
+        case "union" if node.only is not None:
+            return _default(node.only, value)
+        case "union":  # the default is of its first type
+            return tagged(node, 0, _default(node.alternatives[0], value))
         case "bytes" | "fixed":
             return str(value).encode("latin-1")
         case "record":

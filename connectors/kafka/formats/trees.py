@@ -6,11 +6,11 @@ The kinds of types and the names of logical types are Avro's, which has the most
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from seamline.connectors.kafka.formats.spelling import Spelling
-from seamline.seam.evolution import matched
+from seamline.connectors.kafka.formats.spelling import PLAIN, Spelling
+from seamline.seam.evolution import Alternatives, matched
 from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Unsupported
 
@@ -30,7 +30,7 @@ class Node:
         aliases: The former names of a record's fields, by field name.
         defaults: The values of a record's fields that are not given one, by field name; None if
             they are then left out.
-        is_truncated: Whether digits of its times beyond microseconds are dropped.
+        spelling: Which ways of writing its values are accepted.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class Node:
     attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     aliases: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     defaults: dict[str, Any] = dataclasses.field(default_factory=dict)
-    is_truncated: bool = False
+    spelling: Spelling = PLAIN
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
@@ -52,8 +52,13 @@ class Node:
     @property
     def only(self) -> Node | None:
         """The only branch of a union that is not null; None unless there is exactly one."""
-        others = [branch for branch in self.branches if branch.kind != "null"]
+        others = self.alternatives
         return others[0] if len(others) == 1 else None
+
+    @property
+    def alternatives(self) -> list[Node]:
+        """The branches of a union that are not null."""
+        return [branch for branch in self.branches if branch.kind != "null"]
 
 
 _CONNECT = {
@@ -75,6 +80,88 @@ VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 def logical_of(name: str) -> str:
     """Returns the logical type that a Kafka Connect or Debezium name stands for; empty if none."""
     return _CONNECT.get(name, "")
+
+
+# --- Unions --------------------------------------------------------------------------------------
+
+
+def tagged(union: Node, place: int, value: Any) -> tuple[str, dict[str, Any]]:
+    """Returns a value of a union of several types, with a tag that says which of them it is of."""
+    return f"{union.name}_{place}", {_TAGGED: value}
+
+
+def untagged(value: tuple[str, Mapping[str, Any]]) -> tuple[int, Any]:
+    """Returns which of a union's types a value is of, and the value."""
+    tag, content = value
+    return int(tag.rpartition("_")[2]), content[_TAGGED]
+
+
+_TAGGED = "value"
+
+
+def labels(alternatives: Sequence[Node]) -> list[str]:
+    """Returns the names of a union's branches as fields of a row: those of their types.
+
+    A named type has its name without the namespace, unless another one is spelt like it.
+    """
+    short = [_short(branch) for branch in alternatives]
+    folded = [name.lower() for name in short]
+    return [
+        name if folded.count(name.lower()) == 1 else branch.name or branch.kind
+        for name, branch in zip(short, alternatives, strict=True)
+    ]
+
+
+def by_label(alternatives: Sequence[Node]) -> dict[str, int]:
+    """Returns the positions of a union's branches by the names that a row may have for them.
+
+    These are the names of their types, as Redpanda has them, too, or the places of the branches, as
+    Redpanda (`0`) and Spark (`member0`) had them, or `member_` and a name in lower case (Spark).
+    """
+    names: dict[str, int] = {}
+    for naming in (labels(alternatives), *_other_names(alternatives)):
+        for place, name in enumerate(naming):
+            names.setdefault(name, place)
+    return names
+
+
+def _other_names(alternatives: Sequence[Node]) -> tuple[tuple[str, ...], ...]:
+    full = tuple(branch.name or branch.kind for branch in alternatives)
+    if len(full) < 2:
+        return (full,)
+    places = range(len(full))
+    stable = tuple(f"member_{_short(branch).lower()}" for branch in alternatives)
+    return (full, tuple(f"member{i}" for i in places), tuple(map(str, places)), stable)
+
+
+def branch_of(field: Field, names: Mapping[str, int]) -> int | None:
+    """Returns the branch of a union that a field of a row stands for; None if it stands for none.
+
+    Args:
+        field: The field.
+        names: See `by_label`.
+    """
+    return next((names[name] for name in (field.name, *field.aliases) if name in names), None)
+
+
+def own_rows(node: Node, fields: Sequence[Field]) -> list[Field]:
+    """Returns the rows that a record as a whole is in, as one of several kinds of records.
+
+    They have the name of the record's type, and no field of the record has it.
+    """
+    names = by_label([node])
+    which = matched(fields, node.names)
+    return [
+        field
+        for field in fields
+        if isinstance(field.type, Row)
+        and field.name not in which
+        and branch_of(field, names) is not None
+    ]
+
+
+def _short(branch: Node) -> str:
+    return branch.name.rpartition(".")[2] or branch.kind
 
 
 def finds_all(node: Node, type_: Type | None) -> bool:
@@ -111,19 +198,25 @@ def spelt(root: Node, spelling: Spelling) -> Node:
     Its plain integers count the unit of `epoch` where a column is a timestamp; integers with a
     logical type other than one of time are plain. Its times may be truncated.
     """
-    seen: set[int] = set()
-    left = [root] if spelling.epoch != "millis" or spelling.truncated_times else []
+    for node in every(root) if spelling != PLAIN else ():
+        is_plain = node.kind in ("int", "long") and node.logical not in _OF_TIME
+        if is_plain and spelling.epoch != "millis":
+            node.logical = f"timestamp-{spelling.epoch}"
+        node.spelling = spelling
+    return root
+
+
+def every(root: Node) -> Iterator[Node]:
+    """Yields a tree's nodes, each once."""
+    seen: set[Node] = set()
+    left = [root]
     while left:
         node = left.pop()
-        if id(node) not in seen:
-            seen.add(id(node))
-            is_plain = node.kind in ("int", "long") and node.logical not in _OF_TIME
-            if is_plain and spelling.epoch != "millis":
-                node.logical = f"timestamp-{spelling.epoch}"
-            node.is_truncated = spelling.truncated_times
+        if node not in seen:
+            seen.add(node)
             left += [*node.members.values(), *node.branches]
             left += [node.inner] if node.inner is not None else []
-    return root
+            yield node
 
 
 # --- The columns of a schema ---------------------------------------------------------------------
@@ -158,9 +251,12 @@ _OF_TIME = frozenset(_LOGICAL) - {"uuid", "unsigned"}
 def columns_of(node: Node, inside: tuple[Node, ...] = ()) -> tuple[Field, ...]:
     """Returns the columns for the fields of a record; leaves out what no column can hold.
 
-    The former names of fields are aliases of the columns.
+    The former names of fields are aliases of the columns. For a union of records, they are those of
+    all of them; where these differ in a field's type, each record has a row for its own.
     """
     inside = inside or (node,)
+    if node.kind == "union":
+        return _columns_of_all([(b, columns_of(b, (*inside, b))) for b in node.alternatives])
     members = ((name, type_of(member, inside)) for name, member in node.members.items())
     return tuple(
         Field(name, type_, aliases=node.aliases.get(name, ()))
@@ -169,14 +265,56 @@ def columns_of(node: Node, inside: tuple[Node, ...] = ()) -> tuple[Field, ...]:
     )
 
 
+def _columns_of_all(records: Sequence[tuple[Node, tuple[Field, ...]]]) -> tuple[Field, ...]:
+    """Returns the columns for the fields of any of several records."""
+    common: dict[str, Field | None] = {}
+    for _, columns in records:
+        for column in columns:
+            earlier = common.setdefault(column.name.lower(), column)
+            if earlier is not None:
+                common[column.name.lower()] = _wider_of(earlier, column)
+    own = []
+    for label, (_, columns) in zip(labels([r for r, _ in records]), records, strict=True):
+        differing = tuple(c for c in columns if common[c.name.lower()] is None)
+        if differing and label.lower() not in common:
+            own.append(Field(label, Row(differing)))
+    return (*(column for column in common.values() if column is not None), *own)
+
+
+def _wider_of(one: Field, other: Field) -> Field | None:
+    """Returns the field whose type holds the values of both; None if neither does."""
+    if one.name != other.name:
+        return None
+    if one.type == other.type or (other.type, one.type) in _WIDENED:
+        return one
+    return other if (one.type, other.type) in _WIDENED else None
+
+
+_WIDENED = frozenset({(types.INTEGER, types.BIGINT), (types.REAL, types.DOUBLE)})
+
+
 def type_of(node: Node, inside: tuple[Node, ...] = ()) -> Type | None:
-    """Returns the type of a column for a node, or None if there is none."""
+    """Returns the type of a column for a node, or None if there is none.
+
+    If its values may be JSON text, this is what a union is, and what has no type of its own.
+    """
+    if node.spelling.json_text and node.kind in ("union", "record", "array", "map"):
+        return type_of(node.only, inside) if node.only else _own_type(node, inside) or types.VARCHAR
+    return _own_type(node, inside)
+
+
+def _own_type(node: Node, inside: tuple[Node, ...]) -> Type | None:
     if node in inside:
         return None  # a record inside itself has no end
     inside = (*inside, node)
     match node.kind:
+        case "union" if node.only is not None:
+            return type_of(node.only, inside)
+        case "union" if node.spelling.json_text:
+            return types.VARCHAR
         case "union":
-            return None if node.only is None else type_of(node.only, inside)
+            fields = _alternative_columns(node, inside)
+            return Row(fields) if fields else None
         case "array" | "map":
             assert node.inner is not None
             inner = type_of(node.inner, inside)
@@ -194,11 +332,23 @@ def type_of(node: Node, inside: tuple[Node, ...] = ()) -> Type | None:
     return _LOGICAL.get(node.logical) or _PLAIN.get(node.kind)
 
 
+def _alternative_columns(node: Node, inside: tuple[Node, ...]) -> tuple[Field, ...]:
+    """Returns the fields of a row that has one for each branch of a union."""
+    names = labels(node.alternatives)
+    if len({name.lower() for name in names}) < len(names):
+        return ()
+    typed = [(name, type_of(b, inside)) for name, b in zip(names, node.alternatives, strict=True)]
+    return tuple(Field(name, type_) for name, type_ in typed if type_ is not None)
+
+
 def record_of(node: Node) -> Type:
     """Returns the type of everything in a schema, with the former names of fields as aliases.
 
-    What no column can hold is included too, as an `Unsupported` type.
+    What no column can hold is included too, as an `Unsupported` type. A union of records is the row
+    of their fields, as in `columns_of`.
     """
+    if node.kind == "union" and node.only is None and node.branches:
+        return Row(columns_of(node))
     return _whole(node, ())
 
 
@@ -207,8 +357,14 @@ def _whole(node: Node, inside: tuple[Node, ...]) -> Type:
         return Unsupported("a record inside itself")
     inside = (*inside, node)
     match node.kind:
+        case "union" if node.only is not None:
+            return _whole(node.only, inside)
+        case "union" if node.branches and not node.spelling.json_text:
+            branches = node.alternatives
+            names = tuple(labels(branches)), *_other_names(branches)
+            return Alternatives(tuple(_whole(b, inside) for b in branches), names)
         case "union":
-            return _whole(node.only, inside) if node.only is not None else Unsupported("a union")
+            return Unsupported("a union")
         case "array" | "map":
             assert node.inner is not None
             inner = _whole(node.inner, inside)

@@ -13,10 +13,10 @@ import pytest
 from seamline.errors import SeamlineError
 from seamline.gateway.commands.tables import parse_fields
 from seamline.seam.encoding import Encoding, parse_sources
-from seamline.seam.evolution import Change, Watch, changes, dropped_columns
+from seamline.seam.evolution import Alternatives, Change, Watch, changes, dropped_columns
 from seamline.seam.table import TableSchema, TableState
 from seamline.sql.columns import METADATA_FIELDS
-from seamline.sql.types import Array, Field, Row, Unsupported
+from seamline.sql.types import BIGINT, VARCHAR, Array, Field, Row, Unsupported
 
 
 def said(columns: str, record: str, **further: object) -> list[str]:
@@ -193,3 +193,24 @@ def test_what_the_owner_has_dropped_stays_away() -> None:
     assert gone == (("b",), ("q", "element", "x"))
     record = parse_fields_row("c integer, b integer, q array(row(x date))")
     assert changes(now, record, watch=Watch(is_tiering=True, dropped=gone)) == ()
+
+
+def test_a_row_of_branches_follows_its_union() -> None:
+    union = Alternatives((VARCHAR, BIGINT), (("string", "long"), ("member0", "member1")))
+    record = Row((Field("u", union),))
+    for columns, expected in [
+        ("id integer", ["u row(string varchar, long bigint) is new"]),
+        ("u row(string varchar, long bigint)", []),
+        ("u row(member0 varchar)", ["u.member1 bigint is new"]),
+        ("u row(string varchar, double double)", ["u.long bigint is new"]),
+        ("u row(member0 varchar, member1 integer)", ["u.member1 integer becomes bigint"]),
+        ("u varchar", []),
+        ("u row(of integer)", []),
+    ]:
+        assert [str(c) for c in changes(parse_fields(columns), record)] == expected, columns
+
+
+def test_records_from_before_a_union_fit_its_row() -> None:
+    columns = parse_fields("u row(string varchar, long bigint, Order row(id bigint))")
+    for type_ in ("varchar", "bigint", "row(id bigint)"):
+        assert not changes(columns, Row(parse_fields(f"u {type_}")))

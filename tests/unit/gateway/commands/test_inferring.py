@@ -67,14 +67,42 @@ def test_the_newest_schema_of_the_topic_has_the_columns(world: World, registry: 
         "CREATE TABLE t WITH (topic = 'bids', format = 'avro', key_format = 'avro',"
         " columns_from = ARRAY['k = key.k', 'at_log = timestamp'])"
     )
-    assert notes == ["odd: no column type can hold what the schema has there"]
+    assert notes == []
     assert columns(world, "t") == {
         "k": "integer",
         "at_log": "timestamp(6) with time zone",
         "id": "bigint",
         "at": "timestamp(6) with time zone",
+        "odd": "row(long bigint, string varchar)",
         "tags": "array(varchar)",
     }
+
+
+def test_a_union_and_what_has_no_type_may_be_json_text(world: World, registry: Registry) -> None:
+    tree = {"name": "inner", "type": ["null", "shop.Order"], "default": None}
+    registry.register("bids-value", json.dumps({**ORDER, "fields": [*ORDER["fields"], tree]}))
+    said = "topic = 'bids', format = 'avro', evolution = 'manual'"
+    world.notes(f"CREATE TABLE t WITH ({said}, spellings = ARRAY['json_text'])")
+    assert columns(world, "t")["odd"] == "varchar"
+    assert columns(world, "t")["inner"] == "varchar"
+    (note,) = world.notes(f"CREATE TABLE u WITH ({said})")
+    assert note == "inner: no column type can hold what the schema has there"
+
+
+def test_a_union_of_records_has_the_fields_of_all(world: World, registry: Registry) -> None:
+    fields = [{"name": "id", "type": "int"}, {"name": "tags", "type": "string"}]
+    other = {**OTHER, "fields": [*OTHER["fields"], *fields]}
+    number = registry.register("bids-value", json.dumps([ORDER, other]))
+    world.notes("CREATE TABLE t WITH (topic = 'bids', format = 'avro')")
+    assert columns(world, "t") == {
+        "id": "bigint",
+        "at": "timestamp(6) with time zone",
+        "odd": "row(long bigint, string varchar)",
+        "x": "integer",
+        "Order": "row(tags array(varchar))",
+        "Other": "row(tags varchar)",
+    }
+    assert number
 
 
 def test_without_a_subject_the_records_say_it_and_mixed_ones_are_said(
@@ -84,11 +112,10 @@ def test_without_a_subject_the_records_say_it_and_mixed_ones_are_said(
     order: Any = {"id": 1, "at": 0, "odd": None, "tags": []}
     for schema, value in ((OTHER, {"x": 1}), (ORDER, order), (ORDER, order)):
         world.memory.produce("bids", 0, avro(registry, schema, value, **strategy))
-    mixed, left_out = world.notes("CREATE TABLE t WITH (topic = 'bids', format = 'avro')")
+    (mixed,) = world.notes("CREATE TABLE t WITH (topic = 'bids', format = 'avro')")
     assert "mixed: shop.Order (2), shop.Other (1) of 3 sampled records" in mixed
-    assert "the columns are those of shop.Order" in mixed
-    assert left_out.startswith("odd: ")
-    assert set(columns(world, "t")) == {"id", "at", "tags"}
+    assert "the columns are those of all of them" in mixed
+    assert set(columns(world, "t")) == {"id", "at", "odd", "tags", "x"}
 
 
 MESSAGES = """
@@ -119,8 +146,8 @@ def test_several_messages_of_one_schema_are_said(world: World, registry: Registr
         world.memory.produce("bids", 0, value)
     (mixed,) = world.notes("CREATE TABLE t WITH (topic = 'bids', format = 'protobuf')")
     assert "mixed: shop.Order (2), shop.Refund (1) of 3 sampled records" in mixed
-    assert "the columns are those of shop.Order" in mixed
-    assert set(columns(world, "t")) == {"id"}
+    assert "the columns are those of all of them" in mixed
+    assert set(columns(world, "t")) == {"id", "why"}
 
 
 def test_records_that_name_no_message_are_said(world: World, registry: Registry) -> None:

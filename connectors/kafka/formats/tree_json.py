@@ -1,0 +1,108 @@
+"""Values of a schema as JSON text, for columns that hold what no other type of column does.
+
+Records are objects, also those that contain themselves; a value of a union is what its type makes
+of it. Leaves are written as `json` spells them: times in ISO 8601, bytes in Base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from seamline.connectors.kafka.formats.json_values import Number
+from seamline.connectors.kafka.formats.spelling import dumped
+from seamline.connectors.kafka.formats.trees import Node, type_of, untagged
+from seamline.sql import types
+from seamline.sql.types import Decimal, Type, Varbinary
+
+Convert: TypeAlias = Callable[[Any], Any]
+OfLeaf: TypeAlias = Callable[[Node, Type], Convert]
+"""Makes the function that converts a leaf to a value of its column."""
+
+_EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - for both kinds of timestamps
+
+
+def texts(node: Node, of_leaf: OfLeaf, *, is_json: bool = False) -> Convert:
+    """Returns a function that makes text of a value; it raises ValueError for a bad value.
+
+    Args:
+        node: The schema.
+        of_leaf: Converts the leaves.
+        is_json: Whether text is in quotes, as in JSON, also where it is all there is.
+    """
+    leaves: dict[Node, Convert] = {}
+
+    def plain(value: Any, node: Node) -> Any:
+        if value is None or node.kind == "null":
+            return None
+        match node.kind:
+            case "union" if node.only is not None:
+                return plain(value[1] if isinstance(value, tuple) else value, node.only)
+            case "union":
+                place, content = untagged(value)
+                return plain(content, node.alternatives[place])
+            case "record":
+                return {name: plain(value[name], member) for name, member in node.members.items()}
+            case "array" if node.inner is not None:
+                return [plain(item, node.inner) for item in value]
+            case "map" if node.inner is not None:
+                return {name: plain(item, node.inner) for name, item in value.items()}
+        if node not in leaves:
+            leaves[node] = _leaf(node, of_leaf)
+        return leaves[node](value)
+
+    def text(value: Any) -> str | None:
+        written = plain(value, node)
+        if written is None or (isinstance(written, str) and type(written) is str and not is_json):
+            return written
+        return dumped(written, Number)
+
+    return text
+
+
+def _leaf(node: Node, of_leaf: OfLeaf) -> Convert:
+    type_ = type_of(node) or types.VARCHAR
+    convert = of_leaf(node, type_)
+    if node.logical == "json":
+        return lambda value: json.loads(convert(value), parse_float=Number)
+    write = _writer(type_)
+    return lambda value: write(convert(value))
+
+
+def _writer(type_: Type) -> Convert:
+    match type_:
+        case types.REAL | types.DOUBLE:
+            arrow = types.to_arrow(type_)
+            return lambda value: _number(pa.scalar(value, arrow))
+        case Decimal():
+            return lambda value: Number(format(value, "f"))
+        case Varbinary():
+            return lambda value: base64.b64encode(value).decode()
+        case types.DATE:
+            return lambda days: (_EPOCH + datetime.timedelta(days)).date().isoformat()
+        case types.TIME:
+            return lambda micros: _at(micros).time().isoformat()
+        case types.Timestamp():
+            end = "Z" if type_.zoned else ""
+            return lambda micros: _at(micros).isoformat() + end
+    return lambda value: value
+
+
+def _at(micros: int) -> datetime.datetime:
+    return _EPOCH + datetime.timedelta(microseconds=micros)
+
+
+def _number(value: pa.Scalar) -> str:
+    """Returns the shortest digits of a number; NaN and the infinities are text."""
+    number = value.as_py()
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    return Number(value.cast(pa.string()).as_py())

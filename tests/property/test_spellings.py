@@ -1,0 +1,127 @@
+"""Goal: what a spelling accepts means what was written, and no other value becomes good by it.
+
+Method: random moments in every form that RFC 3339, ISO 8601, Java's `toString` and Python's
+`isoformat` give them, with the moment known; whole numbers with points and exponents, judged by
+`decimal`. Each form is bad without its spelling, or means the same.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.examples import examples
+
+from seamline.connectors.kafka.formats.csv_values import CsvValues
+from seamline.connectors.kafka.formats.infer import infer_json
+from seamline.connectors.kafka.formats.json_values import JsonValues
+from seamline.connectors.kafka.formats.spelling import SPELLINGS, Spelling
+from seamline.sql.types import BIGINT, DATE, INTEGER, TIMESTAMP, TIMESTAMP_TZ, Field, Type
+
+MOMENTS = st.datetimes(datetime.datetime(1, 1, 3), datetime.datetime(9999, 12, 29))
+OFFSETS = st.integers(-14 * 60, 14 * 60).map(lambda minutes: datetime.timedelta(minutes=minutes))
+REGIONS = st.sampled_from(["", "[Europe/Paris]", "[UTC]", "[America/Argentina/Buenos_Aires]"])
+
+
+def decoded(values: list[object], type_: Type, words: str) -> tuple[list[object], set[int]]:
+    decoder = JsonValues((Field("a", type_),), Spelling.of(words))
+    raw = [
+        b'{"a": %s}' % v if isinstance(v, bytes) else json.dumps({"a": v}).encode() for v in values
+    ]
+    arrays, bad = decoder.decode(raw)
+    return arrays[0].to_pylist(), set(bad)
+
+
+@examples(200)
+@given(MOMENTS, OFFSETS, REGIONS, st.data())
+def test_times_mean_the_moment_that_was_written(
+    at: datetime.datetime, offset: datetime.timedelta, region: str, data: st.DataObject
+) -> None:
+    local = at.replace(tzinfo=datetime.timezone(offset))
+    zone = local.strftime("%z")
+    is_basic, marker = data.draw(st.booleans()), data.draw(st.sampled_from("Tt "))
+    zone = zone if is_basic else f"{zone[:3]}:{zone[3:]}"
+    zone = data.draw(st.sampled_from([zone, *(["Z", "z"] if not offset else [])]))
+    day, time = ("%Y%m%d", "%H%M%S") if is_basic else ("%Y-%m-%d", "%H:%M:%S")
+    year = f"{local.year:04}"
+    text = local.strftime(day.replace("%Y", year)) + marker + local.strftime(time)
+    text += data.draw(st.sampled_from([f".{local.microsecond:06}", f",{local.microsecond:06}000"]))
+    values, bad = decoded([text + zone + region], TIMESTAMP_TZ, "iso_times")
+    assert (values, bad) == ([local.astimezone(datetime.UTC)], set())
+    values, bad = decoded([text], TIMESTAMP, "iso_times")
+    assert (values, bad) == ([at], set())
+    values, bad = decoded([text + zone + region], TIMESTAMP_TZ, "")
+    assert bad or values == [local.astimezone(datetime.UTC)]
+    assert decoded([local.strftime(day.replace("%Y", year))], DATE, "iso_times")[0] == [at.date()]
+    plain = CsvValues((Field("a", TIMESTAMP_TZ),), Spelling.of("iso_times"), ";", "'")
+    arrays, why = plain.decode([(text + zone + region).encode()])
+    assert (arrays[0].to_pylist(), why) == ([local.astimezone(datetime.UTC)], {})
+
+
+UTC = datetime.UTC
+NEW_YEAR = datetime.datetime(2017, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "type_", "words", "expected"),
+    [
+        ("2016-12-31T23:59:60Z", TIMESTAMP_TZ, "iso_times", NEW_YEAR),
+        ("20161231T235960.5", TIMESTAMP, "iso_times",
+         datetime.datetime(2017, 1, 1, 0, 0, 0, 500_000)),
+        ("2016-12-31T23:58:60Z", TIMESTAMP_TZ, "iso_times", None),
+        ("2016-12-31T24:00:00Z", TIMESTAMP_TZ, "iso_times", None),
+        ("9999-12-31T23:59:60Z", TIMESTAMP_TZ, "iso_times", None),
+        ("2016-1231T00:00:00Z", TIMESTAMP_TZ, "iso_times", None),
+        ("2016-12-31T00:00:00Z[Europe/Paris", TIMESTAMP_TZ, "iso_times", None),
+        ("2016-12-31T00:00:00[Europe/Paris]", TIMESTAMP_TZ, "iso_times",
+         datetime.datetime(2016, 12, 31, tzinfo=UTC)),
+        ("2016-12-31T00:00:00+01:00[Europe/Paris]", TIMESTAMP, "iso_times", None),
+        ("2016-12-31T00:00:00.1234567Z", TIMESTAMP_TZ, "iso_times", None),
+        ("2016-12-31T00:00:00.1234567z", TIMESTAMP_TZ, "iso_times,truncated_times",
+         datetime.datetime(2016, 12, 31, 0, 0, 0, 123456, UTC)),
+        (b"1704067200.250000000", TIMESTAMP_TZ, "epoch_seconds",
+         datetime.datetime(2024, 1, 1, 0, 0, 0, 250000, UTC)),
+        (b"1704067200.250000001", TIMESTAMP_TZ, "epoch_seconds", None),
+        (b"1704067200.2500000019", TIMESTAMP_TZ, "epoch_seconds", None),
+        (b"1704067200.250000001", TIMESTAMP_TZ, "epoch_seconds,truncated_times",
+         datetime.datetime(2024, 1, 1, 0, 0, 0, 250000, UTC)),
+        (b"1704067200.25", TIMESTAMP_TZ, "", None),
+        (b"1704067200000.0", TIMESTAMP_TZ, "whole_numbers",
+         datetime.datetime(2024, 1, 1, tzinfo=UTC)),
+        (b"1e999999999", BIGINT, "whole_numbers", None),
+        (b"1.5", BIGINT, "whole_numbers", None),
+        ("1.0", BIGINT, "whole_numbers,text_numbers", 1),
+        ("1.0", BIGINT, "whole_numbers", None),
+    ],
+)  # fmt: skip
+def test_each_form_is_one_time_or_none(
+    text: str | bytes, type_: Type, words: str, expected: object
+) -> None:
+    values, bad = decoded([text, None], type_, words)
+    assert values == [expected, None]
+    assert bool(bad) == (expected is None)
+
+
+@examples(200)
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=3), st.integers(-25, 25))
+def test_whole_numbers_may_be_written_with_points_and_exponents(
+    number: decimal.Decimal, exponent: int
+) -> None:
+    exact = number.scaleb(exponent)
+    for type_, low, high in ((INTEGER, -(2**31), 2**31), (BIGINT, -(2**63), 2**63)):
+        for text in (f"{number:f}e{exponent}", f"{exact:f}"):
+            values, bad = decoded([text.encode()], type_, "whole_numbers")
+            is_held = exact == exact.to_integral_value() and low <= exact < high
+            assert values == [int(exact) if is_held else None]
+            assert bool(bad) != is_held
+
+
+def test_inference_knows_the_spellings() -> None:
+    records = [b'{"a": "20240101T000000z", "n": 1.0}', b'{"a": "2024-01-02T00:00:00Z", "n": 2}']
+    columns = infer_json(records, Spelling.of("iso_times,whole_numbers")).columns
+    assert [column.type for column in columns] == [TIMESTAMP_TZ, BIGINT]
+    assert {"iso_times", "whole_numbers"} <= set(SPELLINGS)
