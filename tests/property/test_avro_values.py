@@ -8,6 +8,7 @@ cut off or added: its neighbours must stay as they are, and both paths must agre
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import datetime
 import decimal
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -678,3 +680,123 @@ def test_a_type_that_two_schemas_refer_to_is_one() -> None:
 def test_what_is_no_schema_is_said_to_be_none(text: str) -> None:
     with pytest.raises(ValueError, match=r"Avro|JSON|Expecting|Extra"):
         avro_values(Schema("AVRO", text), parse_fields("a varchar"), whole=False)
+
+
+def _named(name: str, **fields: Any) -> dict[str, Any]:
+    own = [{"name": field, "type": type_} for field, type_ in fields.items()]
+    return {"type": "record", "name": name, "namespace": "shop", "fields": own}
+
+
+ORDER = _named("Order", id="int", tags="string")
+PAYMENT = _named("Payment", id="long", tags={"type": "array", "items": "string"}, paid="double")
+
+
+def test_records_of_several_types_are_one_row_with_their_type() -> None:
+    schema = [ORDER, PAYMENT]
+    raw = [
+        written(schema, Chosen(0, {"id": 1, "tags": "x"})),
+        written(schema, Chosen(1, {"id": 2**40, "tags": ["y"], "paid": 1.5})),
+    ]
+    columns = columns_of(schema)
+    assert columns == parse_fields(
+        'id bigint, paid double, "Order" row(tags varchar), "Payment" row(tags array(varchar))'
+    )
+    columns += parse_fields('"@type" varchar')
+    expected = [
+        {"id": 1, "paid": None, "Order": {"tags": "x"}, "Payment": None, "@type": "shop.Order"},
+        {
+            "id": 2**40,
+            "paid": "1.5",
+            "Order": None,
+            "Payment": {"tags": ["y"]},
+            "@type": "shop.Payment",
+        },
+    ]
+    arrays, bad = decoder(schema, columns).decode(raw)
+    assert (rows(arrays, columns), bad) == (expected, {})
+    for place, alone in enumerate(schema):  # several schemas in one topic, each with its own
+        for made in (decoder(alone, columns), exact_only(decoder(alone, columns))):
+            arrays, bad = made.decode([raw[place][1:]])
+            assert (rows(arrays, columns), bad) == ([expected[place]], {})
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        "u row(member0 varchar, member1 bigint, member2 row(id integer))",
+        'u row("0" varchar, "1" bigint, "2" row(id integer))',
+        "u row(member_string varchar, member_long bigint, member_order row(id integer))",
+        'u row("string" varchar, long bigint, "shop.Order" row(id integer))',
+        'u row("string" varchar, long bigint, "Order" row(id integer))',
+    ],
+)
+def test_rows_of_branches_may_have_the_names_of_other_tools(declared: str) -> None:
+    schema = _named("R", u=["string", "null", "long", ORDER])
+    values = [Chosen(0, "x"), None, Chosen(1, 5), Chosen(2, {"id": 1, "tags": ""})]
+    arrays, bad = decoder(schema, parse_fields(declared)).decode(
+        [written(schema, {"u": value}) for value in values]
+    )
+    assert not bad
+    found = [None if row is None else [*row.values()] for row in arrays[0].to_pylist()]
+    assert found == [["x", None, None], None, [None, 5, None], [None, None, {"id": 1}]]
+    before = _named("R", u=["null", "string"])
+    arrays, bad = decoder(before, parse_fields('u row("string" varchar, long bigint)')).decode(
+        [written(before, {"u": "x"}), written(before, {"u": None})]
+    )
+    assert (arrays[0].to_pylist(), bad) == ([{"string": "x", "long": None}, None], {})
+
+
+def as_json(schema: Any, value: Any, sent: Any) -> Any:
+    """What fastavro reads, as JSON."""
+    match schema, value:
+        case list(), _:
+            inner = _others(schema)[sent.place if isinstance(sent, Chosen) else 0]
+            own = sent.value if isinstance(sent, Chosen) else sent
+            return None if value is None else as_json(inner, value, own)
+        case {"type": "record", "fields": fields}, _:
+            return {
+                f["name"]: as_json(f["type"], value[f["name"]], sent[f["name"]]) for f in fields
+            }
+        case {"type": "array", "items": items}, _:
+            return [as_json(items, *pair) for pair in zip(value, sent, strict=True)]
+        case {"type": "map", "values": values}, _:
+            return {name: as_json(values, item, sent[name]) for name, item in value.items()}
+        case _, bytes():
+            return base64.b64encode(value).decode()
+        case _, datetime.datetime():
+            end = "Z" if value.tzinfo else ""
+            return value.replace(tzinfo=None).isoformat() + end
+        case _, datetime.date() | datetime.time():
+            return value.isoformat()
+        case _, float():
+            text = str(np.float32(value)) if _kind(schema) == "float" else repr(value)
+            return {"inf": "Infinity", "-inf": "-Infinity"}.get(text) or float(text)
+        case _, decimal.Decimal():
+            return decimal.Decimal(value)
+        case _, uuid.UUID():
+            return str(value)
+    return value
+
+
+@examples(150)
+@given(cases())
+def test_json_text_is_what_fastavro_reads(case: tuple[Any, list[Any]]) -> None:
+    schema, values = case
+    raw = [written(schema, value) for value in values]
+    reference = fastavro.parse_schema(schema)
+    columns = parse_fields(", ".join(f"{f['name']} varchar" for f in schema["fields"]))
+    text = Schema("AVRO", json.dumps(schema))
+    made = avro_values(text, columns, whole=False, spelling=Spelling(json_text=True))
+    arrays, bad = made.decode(raw)
+    assert not bad
+    for place, field in enumerate(schema["fields"]):
+        for value, body, sent in zip(arrays[place].to_pylist(), raw, values, strict=True):
+            read: Any = fastavro.schemaless_reader(io.BytesIO(body), reference, None)
+            name, type_ = field["name"], field["type"]
+            expected = as_json(type_, read[name], sent[name])
+            is_bytes = isinstance(read[name], bytes) and _kind(type_) == "bytes"
+            if isinstance(expected, str) and not is_bytes:
+                assert value == expected
+            elif value is not None and not is_bytes:
+                exact = decimal.Decimal if isinstance(expected, decimal.Decimal) else None
+                assert json.loads(value, parse_float=exact, parse_int=exact) == expected

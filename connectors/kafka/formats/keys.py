@@ -14,7 +14,7 @@ from typing import Any
 from seamline.connectors.kafka.formats.connect import PAYLOAD, SCHEMA
 from seamline.connectors.kafka.formats.json_values import parse
 from seamline.connectors.kafka.formats.parts import Leaf, Parts
-from seamline.connectors.kafka.formats.trees import Node
+from seamline.connectors.kafka.formats.trees import TYPE_NAME, Node, by_label
 from seamline.seam.encoding import Path
 from seamline.sql.near import did_you_mean
 from seamline.sql.types import Array, Field, Map, Row, Type, quote
@@ -70,8 +70,13 @@ class Keys(dict[str, "Keys"]):
         for name, member in node.members.items():
             for own in (name, *node.aliases.get(name, ())):
                 self.setdefault(own, Keys()).add_schema(member, inside)
+        if node.kind == "record":
+            self.setdefault(TYPE_NAME, Keys())
         for branch in node.branches:
             self.add_schema(branch, inside)
+        alternatives = node.alternatives if node.kind == "union" else [node]
+        for label, position in by_label(alternatives).items():
+            self.setdefault(label, Keys()).add_schema(alternatives[position], inside)
         if node.inner is not None:
             place = self if node.kind == "array" else self.setdefault(_ANY_KEY, Keys())
             place.add_schema(node.inner, inside)

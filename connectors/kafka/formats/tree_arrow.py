@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamline.connectors.kafka.formats.json_values import DAYS_MAX, DAYS_MIN, MICROS_MAX, MICROS_MIN
-from seamline.connectors.kafka.formats.trees import Node, own_rows
+from seamline.connectors.kafka.formats.trees import Node, is_type_name, own_rows
 from seamline.seam.evolution import matched
 from seamline.sql import types
 from seamline.sql.slices import list_like
@@ -81,7 +81,8 @@ def _record(
         found = []
         for field, name, make in members:
             if name is None:
-                inner = pa.array([field.write_default] * len(array), to_arrow(field.type))
+                default = node.name or None if is_type_name(field, which) else field.write_default
+                inner = pa.array([default] * len(array), to_arrow(field.type))
             else:
                 inner = make(array.field(name))
             if field.required and inner.null_count:

@@ -27,6 +27,7 @@ from seamline.connectors.kafka.formats.trees import (
     Node,
     branch_of,
     by_label,
+    is_type_name,
     own_rows,
     untagged,
 )
@@ -86,24 +87,23 @@ _TEXTS = frozenset({"string", "enum", "bytes"})
 
 def _record(node: Node, fields: Sequence[Field], path: str) -> Convert:
     which = matched(fields, node.names)
-    whole = {
-        field.name: converter(node, field.type, _join(path, field))
-        for field in own_rows(node, fields)
-    }
-    members = []
+    whole = own_rows(node, fields)
+    members: list[tuple[Field, str | None, Convert]] = []
     for field in fields:
         name = which.get(field.name)
         inside = _join(path, field)
         convert = converter(node.members[name], field.type, inside) if name is not None else _same
         members.append((field, name, convert))
+    makes = {field.name: converter(node, field.type, _join(path, field)) for field in whole}
+    names = dict.fromkeys((f.name for f in fields if is_type_name(f, which)), node.name or None)
 
     def make(value: Mapping[str, Any]) -> dict[str, Any]:
         row = {}
         for field, name, convert in members:
-            if field.name in whole:
-                content = whole[field.name](value)
-            else:
-                content = field.write_default if name is None else convert(value[name])
+            content = field.write_default if name is None else convert(value[name])
+            if name is None and field.name in makes:
+                content = makes[field.name](value)
+            content = names.get(field.name, content)
             if content is None and field.required:
                 raise ValueError(f"{_join(path, field)}: null, but the column is required")
             row[field.name] = content

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from seamline.connectors.kafka.formats.tree_values import UNITS
-from seamline.connectors.kafka.formats.trees import Node, branch_of, by_label, tagged
+from seamline.connectors.kafka.formats.trees import TYPE_NAME, Node, branch_of, by_label, tagged
 from seamline.seam.evolution import matched
 from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
@@ -129,7 +129,8 @@ def _record(node: Node, fields: Sequence[Field], path: str) -> Encode:
 
     def encode(value: Mapping[str, Any]) -> dict[str, Any]:
         for column in unknown:
-            if value[column] is not None:
+            is_type = column == TYPE_NAME and value[column] == node.name
+            if value[column] is not None and not is_type:
                 raise ValueError(f"{path}.{column}".lstrip(".") + ": the schema has no such field")
         return {**{name: make(value[column]) for name, column, make in members}, **others}
 

@@ -73,6 +73,8 @@ _CONNECT = {
     "io.debezium.time.ZonedTimestamp": "zoned-timestamp",
     "io.debezium.data.Uuid": "uuid",
 }
+TYPE_NAME = "@type"
+"""The field with the name of a record's type, unless a record has such a field itself."""
 VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 """A record that is a decimal: its scale, and its unscaled value."""
 
@@ -160,6 +162,16 @@ def own_rows(node: Node, fields: Sequence[Field]) -> list[Field]:
     ]
 
 
+def is_type_name(field: Field, which: Mapping[str, str]) -> bool:
+    """Whether a field is the name of a record's type.
+
+    Args:
+        field: The field.
+        which: The fields of the record by the names of those that they are matched to.
+    """
+    return field.name == TYPE_NAME and field.type == types.VARCHAR and field.name not in which
+
+
 def _short(branch: Node) -> str:
     return branch.name.rpartition(".")[2] or branch.kind
 
@@ -173,6 +185,7 @@ def finds_all(node: Node, type_: Type | None) -> bool:
             return all(
                 field.name in which and finds_all(node.members[which[field.name]], field.type)
                 for field in fields
+                if field.name != TYPE_NAME
             )
         case Array(inner) | Map(_, inner) if node.inner is not None:
             return finds_all(node.inner, inner)
