@@ -97,7 +97,8 @@ helm: $(READY) ## Lint the chart and render its examples (Helm from PATH, or bui
 
 lock: $(READY) ## Rebuild the locks: Python packages and jars, each with its hash
 	$(COMPILE) --extra dev --extra tpc --output-file requirements.lock pyproject.toml
-	$(COMPILE) --extra gateway --extra delta --extra spark --constraint requirements.lock \
+	$(COMPILE) --extra gateway --extra aws --extra azure --extra delta --extra google \
+	  --extra spark --constraint requirements.lock \
 	  --output-file helm/image/requirements.lock pyproject.toml helm/image/drivers.in
 	$(BIN)/python -c 'from seamline.connectors.jvm import jars; jars.pin(print)'
 

@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
+from seamline.connectors.logins import LOGINS
 from seamline.connectors.places import place_of
 from seamline.connectors.table_formats import TableFormat, by_catalog_type
 
@@ -31,6 +32,10 @@ _NEEDED = {"sql": ("uri", "warehouse"), "rest": ("uri",), "hive": ("uri",)}
 """The settings that each type of catalog requires."""
 _STORES = {"s3": "s3", "gcs": "gs", "adls": "abfs"}
 """The URL scheme of the store that a prefix of property names configures."""
+
+
+_EXTENSION = re.compile("(?!auth=)[A-Za-z]+=[ -~]+")
+"""A name and its value, as RFC 7628 allows them."""
 
 
 class Settings(BaseModel):
@@ -130,6 +135,75 @@ def region_of(properties: Mapping[str, str]) -> str | None:
     return region or ("us-east-1" if "s3.endpoint" in properties else None)
 
 
+class LoginConfig(Settings):
+    """A login with tokens, which are renewed before they expire."""
+
+    type: str = ""
+    """Who makes the tokens: `oidc` (client credentials), `aws_msk_iam`, `google` or `azure`."""
+    url: str = ""
+    """Address at which the identity provider issues tokens; https, except on loopback."""
+    client_id: str = ""
+    """The application's id. For `azure`, that of a user-assigned identity; for `google`, the
+    address of the service account, where the credentials do not have it."""
+    client_secret: str = Field(default="", repr=False)
+    """The application's secret."""
+    scope: str = ""
+    """The scopes to request, separated by spaces."""
+    audience: str = ""
+    """The audience to request, for identity providers that require one."""
+    ca: str = ""
+    """File with the certificates to trust at `url`; by default, those of the system."""
+    extensions: str = ""
+    """`name=value` pairs, comma-separated, that are sent with the token, such as
+    `logicalCluster=lkc-1,identityPoolId=pool-1`."""
+    region: str = ""
+    """The region of an MSK cluster."""
+    role: str = ""
+    """ARN of a role to assume, for `aws_msk_iam`."""
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        login = LOGINS.get(self.type)
+        if not self.model_fields_set:
+            return self
+        if login is None:
+            problem = f"is not a type of login; known here: {', '.join(LOGINS)}"
+            raise refused(problem, "type", value=self.type)
+        for name in login.needs:
+            if not getattr(self, name):
+                raise refused(f"is missing; the login {self.type} needs it", name)
+        for name in type(self).model_fields:
+            if name not in ("type", *login.needs, *login.takes) and getattr(self, name):
+                raise refused(f"is not a setting of the login {self.type}", name)
+        if self.url and not _is_confidential(self.url):
+            raise refused("must be https, because secrets are sent there", "url")
+        if not all(map(_EXTENSION.fullmatch, self._pairs)):
+            problem = "must be name=value pairs, comma-separated, none of them named auth"
+            raise refused(problem, "extensions")
+        return self
+
+    def __bool__(self) -> bool:
+        """Whether there is one."""
+        return bool(self.type)
+
+    @property
+    def _pairs(self) -> list[str]:
+        return self.extensions.split(",") if self.extensions else []
+
+    @property
+    def sent_along(self) -> dict[str, str]:
+        """The extensions by name."""
+        return dict(pair.split("=", 1) for pair in self._pairs)
+
+
+def _is_confidential(url: str) -> bool:
+    """Whether nobody else can read what is sent to an address."""
+    parts = urllib.parse.urlsplit(url)
+    host = parts.hostname or ""
+    is_loopback = host in ("localhost", "::1") or re.fullmatch(r"127(\.\d+){3}", host) is not None
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback))
+
+
 class SchemaRegistryConfig(Settings):
     """How to reach a schema registry that speaks Confluent's API."""
 
@@ -174,12 +248,17 @@ class ClusterConfig(Settings):
     configuration."""
     java_properties: Mapping[str, str] = {}
     """The same for Kafka's Java client, which Spark uses."""
+    login: LoginConfig = LoginConfig()
+    """A login with tokens (SASL/OAUTHBEARER). With it, Spark's workers read with librdkafka, too,
+    unless `java_properties` are set."""
     schema_registry: SchemaRegistryConfig = SchemaRegistryConfig()
     """Where the schemas of its records are registered."""
 
     def client_properties(self) -> dict[str, Any]:
-        """Returns the properties that every client of the cluster needs."""
+        """Returns the properties that every client of the cluster needs, without its tokens."""
+        of_login = {"security.protocol": "sasl_ssl", "sasl.mechanism": "OAUTHBEARER"}
         return {
+            **(of_login if self.login else {}),
             "bootstrap.servers": self.bootstrap_servers,
             "log_level": 0,
             "reconnect.backoff.max.ms": 1000,

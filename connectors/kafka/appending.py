@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from seamline.connectors.kafka.clients import properties_of
 from seamline.connectors.kafka.cluster import Cluster, named_error
 from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
 
@@ -20,7 +21,7 @@ class TopicAppender:
         self._failures: list[KafkaError] = []
         self._producer = Producer(
             {
-                **cluster.config.client_properties(),
+                **properties_of(cluster.config),
                 "enable.idempotence": True,
                 "message.timeout.ms": int(1000 * _WAIT_S),
             }

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.dependencies import Dependency
+from seamline.connectors.kafka.clients import properties_of
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import (
     DEADLINE_EXCEEDED,
@@ -95,7 +96,7 @@ class Cluster:
         """The admin client, created on first use."""
         with self._lock:
             if self._admin is None:
-                self._admin = AdminClient(self.config.client_properties())
+                self._admin = AdminClient(properties_of(self.config))
             return self._admin
 
     def _answers(self) -> bool:
@@ -148,7 +149,7 @@ class Cluster:
     ) -> AdminClient | None:
         first = _brokers(admin, purpose, deadline)
         for _ in range(_LOOKS_MAX if len(first.brokers) > 1 else 0):
-            other = AdminClient(self.config.client_properties())
+            other = AdminClient(properties_of(self.config))
             if _brokers(other, purpose, deadline).controller_id != first.controller_id:
                 return other
         return None
@@ -213,7 +214,7 @@ class Cluster:
         fetch_bytes = _BATCH_ALONE_BYTES if by_batch else FETCH_BYTES
         whole = {"receive.message.max.bytes": self.batch_bytes_max} if by_batch else {}
         return {
-            **self.config.client_properties(),
+            **properties_of(self.config),
             "group.id": "seamline-reader",  # required by the client; never joined
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from seamline.connectors.kafka.clients import properties_of
 from seamline.connectors.kafka.cluster import Cluster, named_error
 from seamline.connectors.kafka.formats.large import PART_BYTES_MAX
 from seamline.connectors.protocols.deadlines import Deadline
@@ -67,7 +68,7 @@ class _Transaction:
         self._producer = Producer(
             {
                 "message.max.bytes": _RECORD_BYTES_MAX,
-                **cluster.config.client_properties(),
+                **properties_of(cluster.config),
                 "transactional.id": f"seamline-{uuid.uuid4()}",
                 "partitioner": partitioner,
                 "linger.ms": 5,

@@ -82,7 +82,7 @@ def decoded_tail(
         any_time: Whether records may have times that Spark cannot represent; see `has_odd_time`.
     """
     schema = spark_schema(spec.columns)
-    if any_time:
+    if any_time or (cluster.login and not cluster.java_properties):
         parts = _parts(ranges, min_partitions)
         numbers = spark.range(0, len(parts), 1, max(1, len(parts)))
         return numbers.mapInArrow(_reading(cluster, parts, isolation, spec, batch_id), schema)

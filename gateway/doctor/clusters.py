@@ -16,6 +16,7 @@ from typing import Any
 
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.kafka import probing
+from seamline.connectors.kafka.clients import properties_of
 from seamline.connectors.kafka.formats.schemas import registry
 from seamline.connectors.kafka.probing import Answer
 from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
@@ -47,7 +48,7 @@ def look(config: ClusterConfig, seconds: float) -> Iterator[Finding]:
     for host, port in probing.addresses(config.bootstrap_servers):
         step_s = max(_POLL_S, min(seconds, until - time.monotonic()) / _STEPS)
         try:
-            answers.append(probing.probe(host, port, config.properties, step_s))
+            answers.append(probing.probe(host, port, config.client_properties(), step_s))
         except SeamlineError as error:
             failures.append(error)
             continue
@@ -96,7 +97,7 @@ def _client(config: ClusterConfig, until: float) -> Iterator[Finding]:
     messages: list[Any] = []
     try:
         admin = AdminClient(
-            {**config.client_properties(), "error_cb": messages.append}, logger=_silent()
+            {**properties_of(config), "error_cb": messages.append}, logger=_silent()
         )
     except KafkaException as error:
         yield wrong(
@@ -145,6 +146,8 @@ def _refused(config: ClusterConfig, messages: list[Any]) -> Finding | None:
     for error in messages:
         if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001 - librdkafka's name
             remedy = f"Correct sasl.mechanism, sasl.username and sasl.password of {properties}."
+            if config.login:
+                remedy = f"Correct clusters.{config.name}.login, or what its identity may do."
             if "SASL state" in error.str():
                 remedy = (
                     f"That port takes no login: correct it, or security.protocol of {properties}."
@@ -170,7 +173,7 @@ def _silent_broker(config: ClusterConfig, messages: list[Any]) -> Finding:
         given = _GIVEN.search(error.str())
         if given is not None:  # it tried a broker's advertised address
             return _away(given["id"], given["host"], given["port"])
-    logs_in = config.properties.get("security.protocol", "").lower().startswith("sasl")
+    logs_in = config.client_properties().get("security.protocol", "").lower().startswith("sasl")
     remedy = "Check the brokers' logs."
     if not logs_in:
         remedy = "They may require a login: set security.protocol to sasl_ssl or sasl_plaintext."

@@ -16,16 +16,11 @@ from typing import Any
 import pytest
 from support import programs
 from support.certificates import Authority
+from support.own_broker import running_broker
 from support.ports import reserved_port
 from support.stack import Stack
-from support.waiting import wait_until
 
 from seamline.connectors.jvm import jars
-from seamline.connectors.jvm.java import find_java
-from seamline.connectors.kafka import probing
-from seamline.errors import SeamlineError
-from seamline.gateway.dev.local import storage
-from seamline.gateway.dev.local.ports import Ports
 
 pytestmark = pytest.mark.integration
 
@@ -55,23 +50,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
     pair = authority.sign("broker")
     keystore = folder / "keystore.pem"
     keystore.write_bytes(pair.key.read_bytes() + pair.certificate.read_bytes())
-    java, own = find_java({"PATH": "/usr/bin"}), Ports(ports["kafka"], ports["controller"])
-    libraries = jars.kafka_jars(print)
-    storage.format_once(folder / "data", java, libraries, own)
-    plain = storage.server_properties(folder / "data", own)
-    kept = [line for line in plain.splitlines() if "listeners=" not in line]
-    file = folder / "server.properties"
-    file.write_text("\n".join(kept) + SETTINGS.format(**ports, keystore=keystore))
-    command = [str(java.path), "-Xmx512m", "-cp", f"{libraries}/*", "kafka.Kafka", str(file)]
-
-    def is_up() -> bool:
-        try:
-            return probing.probe("127.0.0.1", ports["kafka"], {}).clock_ahead_s is not None
-        except SeamlineError:
-            return False
-
-    with programs.running(command, {}, folder / "log"):
-        wait_until(is_up, 180, "the broker to answer")
+    with running_broker(folder, ports, SETTINGS.format(**ports, keystore=keystore)):
         yield {**ports, "ca": str(authority.file)}
 
 
