@@ -231,6 +231,15 @@ class TableOptions:
             alter=Flag("What happens to bad records."),
         ),
     ] = "fail"
+    dead_letter_topic: Annotated[
+        str | None,
+        Option(
+            "The topic that tiering writes bad records to",
+            more="With `on_error` `null` or `skip`: see [bad records](#bad-records)",
+            create=Flag("Topic that tiering writes bad records to."),
+            alter=Flag("Topic that tiering writes bad records to."),
+        ),
+    ] = None
     isolation: Annotated[
         str,
         Option(

@@ -25,7 +25,8 @@ from seamline.connectors.iceberg.tables import commits, row_changes, writing
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.tables.tiering import PATIENCE_S, IcebergTierTable
 from seamline.connectors.iceberg.tail_files import in_order
-from seamline.connectors.kafka.formats.decoder import Decoded, Decoder
+from seamline.connectors.kafka.formats.bad_records import decoder_of
+from seamline.connectors.kafka.formats.decoder import Decoded
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.newest import newest_rows, without_deletes
 from seamline.connectors.protocols.deadlines import NoDeadline
@@ -61,6 +62,7 @@ class LocalTierTable(IcebergTierTable):
         """
         table = self._table()
         require(overtaken(table.state, batch))
+        self._write_dead_letters(batch)
         local = _LocalBatch(batch, self._spec(table, batch), table, self._table)
         try:
             local.write(self._records(batch, local.spec))
@@ -69,9 +71,12 @@ class LocalTierTable(IcebergTierTable):
             local.discard(error)
             raise
 
+    def _bad_records(self, batch: Batch, spec: DecoderSpec) -> Iterator[pa.RecordBatch]:
+        return (decoded.rows for decoded in self._records(batch, spec.errors))
+
     def _records(self, batch: Batch, spec: DecoderSpec) -> Iterator[Decoded]:
         deadline = NoDeadline()  # requests to the log have their own limits
-        decoder = Decoder(spec, schemas_of(self._log, deadline))
+        decoder = decoder_of(spec, schemas_of(self._log, deadline))
         topic, isolation = batch.binding.topic, batch.boundary.isolation
         for raw in self._log.read(topic, batch.ranges, isolation, deadline):
             yield decoder.decode(raw, batch.batch_id)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from seamline.connectors.kafka.clients import properties_of
 from seamline.connectors.kafka.cluster import Cluster, named_error
+from seamline.connectors.kafka.writing import RECORD_BYTES_MAX
+from seamline.connectors.protocols.raw_records import NewRecord
 from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
 
 _WAIT_S = 10.0
+_POLL_S = 0.05
 
 
 class TopicAppender:
@@ -21,6 +25,7 @@ class TopicAppender:
         self._failures: list[KafkaError] = []
         self._producer = Producer(
             {
+                "message.max.bytes": RECORD_BYTES_MAX,
                 **properties_of(cluster.config),
                 "enable.idempotence": True,
                 "message.timeout.ms": int(1000 * _WAIT_S),
@@ -28,17 +33,21 @@ class TopicAppender:
         )
 
     def append(self, values: Sequence[bytes]) -> None:
-        """Appends records without keys and waits until they are acknowledged.
+        """Appends records without keys; see `append_records`."""
+        self.append_records([NewRecord(None, value) for value in values])
+
+    def append_records(self, records: Iterable[NewRecord]) -> None:
+        """Appends records and waits until they are acknowledged.
 
         Raises:
             SeamlineError: KAFKA_UNAVAILABLE, TOPIC_NOT_FOUND, …; some records may still be there.
         """
         self._failures.clear()
         try:
-            for value in values:
-                self._producer.produce(self._topic, value, on_delivery=self._note)
+            for key, value, headers in records:
+                self._produce(key, value, list(headers))
                 self._producer.poll(0)
-        except (BufferError, KafkaException) as error:
+        except KafkaException as error:
             self._producer.purge()
             self._producer.flush(_WAIT_S)
             raise named_error(error, topic=self._topic) from error
@@ -47,6 +56,17 @@ class TopicAppender:
             raise SeamlineError(KAFKA_UNAVAILABLE, f"topic {self._topic}: no acknowledgement")
         if self._failures:
             raise named_error(self._failures[0], topic=self._topic)
+
+    def _produce(self, key: bytes | None, value: bytes | None, headers: list[Any]) -> None:
+        is_full = True
+        while is_full:
+            try:
+                self._producer.produce(
+                    self._topic, value, key, headers=headers, on_delivery=self._note
+                )
+                is_full = False
+            except BufferError:
+                self._producer.poll(_POLL_S)  # each delivery is bounded, so there will be room
 
     def _note(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:

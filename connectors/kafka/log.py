@@ -32,6 +32,7 @@ from confluent_kafka.admin import ConfigResource
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.confirmed_ends import ConfirmedEnds
+from seamline.connectors.kafka.appending import TopicAppender
 from seamline.connectors.kafka.cluster import (
     SILENT_S,
     Cluster,
@@ -59,7 +60,7 @@ from seamline.connectors.kafka.requests import (
 from seamline.connectors.kafka.subscription import KafkaSubscription
 from seamline.connectors.kafka.topic_descriptions import agreed, partitions_of
 from seamline.connectors.protocols.deadlines import Deadline
-from seamline.connectors.protocols.raw_records import RawBatch
+from seamline.connectors.protocols.raw_records import NewRecord, RawBatch
 from seamline.connectors.shared_requests import SharedRequests
 from seamline.errors import TOPIC_NOT_FOUND, SeamlineError
 from seamline.seam.history_checks import recreated, require, truncated
@@ -248,6 +249,10 @@ class KafkaLog:
                 for r in remaining
                 if r.partition in epochs and r.start == starts[r.partition]
             }
+
+    def append(self, topic: str, records: Sequence[NewRecord]) -> None:
+        """See `AppendsRecords.append`."""
+        TopicAppender(self._cluster, topic).append_records(records)
 
     def follow(
         self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int], patient: bool

@@ -18,7 +18,7 @@ PARTITIONERS = {"murmur2": "murmur2_random", "crc32": "consistent_random"}
 """librdkafka's names for the functions that spread keys over partitions."""
 _WAIT_S = 10.0
 _POLL_S = 0.05
-_RECORD_BYTES_MAX = 3 * PART_BYTES_MAX
+RECORD_BYTES_MAX = 3 * PART_BYTES_MAX
 """Of a key, a value and headers: the cluster and the topic decide what they take of it."""
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 
@@ -67,7 +67,7 @@ class _Transaction:
         self._is_open = False
         self._producer = Producer(
             {
-                "message.max.bytes": _RECORD_BYTES_MAX,
+                "message.max.bytes": RECORD_BYTES_MAX,
                 **properties_of(cluster.config),
                 "transactional.id": f"seamline-{uuid.uuid4()}",
                 "partitioner": partitioner,

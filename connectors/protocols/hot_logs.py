@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from seamline.connectors.confirmed_ends import ConfirmedEnds
 from seamline.connectors.protocols.deadlines import Deadline
-from seamline.connectors.protocols.raw_records import RawBatch
+from seamline.connectors.protocols.raw_records import NewRecord, RawBatch
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 
@@ -78,6 +78,18 @@ class HotLog(Protocol):
         Raises:
             SeamlineError: LOG_TRIMMED when a start is no longer kept; LOG_TRUNCATED when the log
                 was truncated below a start, or ends before a range does; KAFKA_UNAVAILABLE.
+        """
+
+
+@runtime_checkable
+class AppendsRecords(Protocol):
+    """A log that records can be appended to."""
+
+    def append(self, topic: str, records: Sequence[NewRecord]) -> None:
+        """Appends records to a topic; returns once they are acknowledged.
+
+        Raises:
+            SeamlineError: KAFKA_UNAVAILABLE, TOPIC_NOT_FOUND, …; some records may still be there.
         """
 
 

@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import TruncateTransform
 from pyiceberg.types import IntegerType, LongType
@@ -91,6 +92,7 @@ class SparkTierTable(IcebergTierTable):
 
     def commit_rows(self, batch: Batch) -> None:
         """See `TierTable.commit_rows`."""
+        self._write_dead_letters(batch)
         with self._named_errors(batch):
             _whatever_times(lambda any_time: self._commit_rows(batch, any_time))
 
@@ -209,6 +211,13 @@ class SparkTierTable(IcebergTierTable):
     def _count_skipped(self, batch: Batch, spec: DecoderSpec) -> int:
         with self._named_errors(batch):
             return _whatever_times(lambda any_time: self._count(batch, spec, any_time))
+
+    def _bad_records(self, batch: Batch, spec: DecoderSpec) -> Iterator[pa.RecordBatch]:
+        with self._named_errors(batch):
+            bad = _whatever_times(
+                lambda any_time: self._decoded(self._spark, batch, spec.errors, any_time).toArrow()
+            )
+        yield from bad.to_batches()
 
     def _count(self, batch: Batch, spec: DecoderSpec, any_time: bool) -> int:
         """Counts the bad records in the batch, with the decoder that leaves them out."""

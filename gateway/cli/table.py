@@ -154,7 +154,7 @@ def alter(name: str, config_file: str | None, settings: tuple[str, ...], **optio
     binding = TopicBinding.from_properties(loaded.state.properties)
     if binding is None:
         raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {resolved.display} has no topic")
-    texts = alterations.changed_options(loaded, binding, changes)
+    texts = alterations.changed_options(connections, loaded, binding, changes, no_deadline())
     commits.set_properties(loaded, {property_of(option): text for option, text in texts.items()})
     for option, text in texts.items():
         click.echo(f"{resolved.display}: {option} is {text}")

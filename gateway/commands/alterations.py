@@ -121,7 +121,7 @@ def alter(
                 _upgrade(table, statement.change)
             case SetProperties():
                 assert binding is not None
-                _set(table, binding, statement.change)
+                _set(connections, table, binding, statement.change, deadline)
 
     try:
         commits.insist(work)
@@ -349,17 +349,24 @@ def _changed_spellings(binding: TopicBinding, words: Collection[str]) -> str:
 
 
 def changed_options(
-    table: IcebergTable, binding: TopicBinding, values: Mapping[str, Any]
+    connections: Connections,
+    table: IcebergTable,
+    binding: TopicBinding,
+    values: Mapping[str, Any],
+    deadline: Deadline,
 ) -> dict[str, str]:
     """Returns the texts of options that are to be changed, by name.
 
     Args:
+        connections: Clusters and catalogs.
         table: A unified table.
         binding: Its topic.
         values: The new values.
+        deadline: Bounds requests to the log.
 
     Raises:
-        SeamlineError: INVALID_TABLE_DEFINITION for one that it cannot have.
+        SeamlineError: INVALID_TABLE_DEFINITION for one that it cannot have; what
+            `tables.check_dead_letters` raises.
     """
     texts: dict[str, str] = {}
     for name, value in values.items():
@@ -385,10 +392,23 @@ def changed_options(
         texts[name] = option.text(option.value(value))
         if name == "spellings":
             texts[name] = _changed_spellings(binding, option.read(texts[name]))
+    if not texts.keys().isdisjoint({"on_error", "dead_letter_topic"}):
+        changed = dataclasses.replace(
+            binding,
+            on_error=texts.get("on_error", binding.on_error),
+            dead_letter_topic=texts.get("dead_letter_topic", binding.dead_letter_topic),
+        )
+        tables.check_dead_letters(connections, changed, deadline)
     return texts
 
 
-def _set(table: IcebergTable, binding: TopicBinding, change: SetProperties) -> None:
+def _set(
+    connections: Connections,
+    table: IcebergTable,
+    binding: TopicBinding,
+    change: SetProperties,
+    deadline: Deadline,
+) -> None:
     given = dict(change.properties)
     partitions = str(given.get(_PARTITIONS, ""))
     properties: dict[str, str] = {}
@@ -398,7 +418,7 @@ def _set(table: IcebergTable, binding: TopicBinding, change: SetProperties) -> N
         # the partitioner placed older records among fewer partitions, so it no longer finds them
         without = (property_of("key_partitioner"),)
         del given[_PARTITIONS]
-    for name, text in changed_options(table, binding, given).items():
+    for name, text in changed_options(connections, table, binding, given, deadline).items():
         properties[property_of(name)] = text
     commits.set_properties(table, properties, without=without)
 

@@ -47,9 +47,9 @@ from seamline.seam import options
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of
 from seamline.seam.encoding import ColumnSource, Encoding, parse_sources, spelt_as
-from seamline.seam.log import LogBounds
+from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import Offsets
-from seamline.seam.options import MANUAL, OPTIONS, CreateOptions
+from seamline.seam.options import MANUAL, OPTIONS, CreateOptions, TableOptions
 from seamline.seam.records import DecoderSpec
 from seamline.seam.table import TableState
 from seamline.sql import columns, types
@@ -129,7 +129,7 @@ def create(connections: Connections, definition: TableDefinition, deadline: Dead
     Raises:
         SeamlineError: TABLE_EXISTS, TOPIC_NOT_FOUND, INVALID_TABLE_DEFINITION, INFERENCE_FAILED, …
     """
-    _check_words(definition)
+    _check_options(connections, definition, deadline)
     sources = parse_sources(definition.columns_from)
     encoding = Encoding(definition.format, definition.key_format, sources)
     require_free(connections, definition.name)
@@ -262,7 +262,9 @@ def is_unified(connections: Connections, name: TableName) -> bool:
     return True
 
 
-def _check_words(definition: TableDefinition) -> None:
+def _check_options(
+    connections: Connections, definition: TableDefinition, deadline: Deadline
+) -> None:
     if not definition.topic:
         raise SeamlineError(INVALID_TABLE_DEFINITION, "the topic's name is empty")
     for option in OPTIONS:
@@ -274,6 +276,7 @@ def _check_words(definition: TableDefinition) -> None:
                 f"{option.name} {value!r} is not known",
                 hint=f"It must be one of: {', '.join(map(str, words))}.",
             )
+    check_dead_letters(connections, definition, deadline)
 
 
 def _check_columns(definition: TableDefinition, fields: Sequence[Field]) -> None:
@@ -285,6 +288,32 @@ def _check_columns(definition: TableDefinition, fields: Sequence[Field]) -> None
         raise SeamlineError(
             INVALID_TABLE_DEFINITION, f"the key {definition.key} is not a column of the table"
         )
+
+
+def check_dead_letters(
+    connections: Connections, definition: TableOptions, deadline: Deadline
+) -> None:
+    """Requires that bad records can be written to the topic that is named for them, if any.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION, PERMISSION_DENIED, TOPIC_NOT_FOUND, ….
+    """
+    topic = definition.dead_letter_topic
+    if not topic:
+        return
+    connections.rights.require_topic(definition.cluster, topic)
+    if topic == definition.topic:
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION, "dead_letter_topic is the topic of the table itself"
+        )
+    if definition.on_error == "fail":
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION,
+            "dead_letter_topic has no use with on_error = 'fail': no batch with a bad record is "
+            "committed",
+            hint="Set on_error to 'skip', or to 'null'.",
+        )
+    connections.log(definition.cluster).bounds([topic], READ_COMMITTED, deadline)
 
 
 def check_policy(on_error: str, fields: Sequence[Field]) -> None:

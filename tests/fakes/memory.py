@@ -24,7 +24,7 @@ from fakes import foreign
 from seamline.connectors.confirmed_ends import ConfirmedEnds
 from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
 from seamline.connectors.protocols.hot_logs import Polled
-from seamline.connectors.protocols.raw_records import RawBatch
+from seamline.connectors.protocols.raw_records import Headers, NewRecord, RawBatch
 from seamline.errors import (
     COLD_FILE_MISSING,
     COMMIT_CONFLICT,
@@ -79,6 +79,7 @@ class Record(NamedTuple):
         value: Value bytes; None for a tombstone.
         transaction: The transaction it belongs to, None outside one.
         marker: `commit` or `abort` for a marker, else empty.
+        headers: Names and values of its headers.
     """
 
     offset: int
@@ -87,6 +88,7 @@ class Record(NamedTuple):
     value: bytes | None = None
     transaction: int | None = None
     marker: str = ""
+    headers: Headers = ()
 
 
 class _Partition(NamedTuple):
@@ -204,6 +206,7 @@ class MemoryLog:
         key: bytes | None = None,
         transaction: int | None = None,
         timestamp_ms: int | None = None,
+        headers: Headers = (),
     ) -> int:
         """Appends a record and gives its offset."""
         with self._changed:
@@ -212,8 +215,14 @@ class MemoryLog:
             if transaction is not None and all(known != transaction for known, _ in log.open):
                 log = log._replace(open=(*log.open, (transaction, offset)))
             moment = self.clock.now_ms if timestamp_ms is None else timestamp_ms
-            self._set(topic, partition, log.append(Record(offset, moment, key, value, transaction)))
+            made = Record(offset, moment, key, value, transaction, headers=tuple(headers))
+            self._set(topic, partition, log.append(made))
         return offset
+
+    def append(self, topic: str, records: Sequence[NewRecord]) -> None:
+        """See `AppendsRecords.append`; appends to the first partition."""
+        for key, value, headers in records:
+            self.produce(topic, 0, value, key=key, headers=headers)
 
     def begin(self) -> int:
         """Starts a transaction."""
@@ -545,7 +554,7 @@ def _raw_batch(partition: int, records: Sequence[Record]) -> RawBatch:
         timestamps_ms=[record.timestamp_ms for record in records],
         keys=[record.key for record in records],
         values=[record.value for record in records],
-        headers=[None] * len(records),
+        headers=[record.headers or None for record in records],
     )
 
 

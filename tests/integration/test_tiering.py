@@ -487,6 +487,37 @@ def test_poison_stops_tiering_until_the_policy_lets_it_pass(
     assert boundary(stack, name) == {0: 21}
 
 
+@pytest.mark.prove
+def test_bad_records_are_shown_and_written_to_another_topic(
+    stack: Stack, gateway: Gateway, name: str
+) -> None:
+    letters = f"{name}.dlq"
+    stack.create_topic(name, 1)
+    stack.create_topic(letters, 1)
+    options = f"topic = '{name}', on_error = 'skip', dead_letter_topic = '{letters}'"
+    gateway.rows(f"CREATE TABLE {name} (id bigint, name varchar) WITH ({options})")
+    stack.produce(name, [{"id": 1, "name": "a"}, b"poison", {"id": 2, "name": "b"}, b"{"])
+    sql = f'SELECT "offset", code, reason, key, value, headers FROM "{name}$errors"'
+    bad = rows_of(gateway, sql)
+    assert len(bad) == 2
+    stack.tier(name)
+    for engine in ("duckdb", "spark"):
+        assert rows_of(gateway, sql, engine) == bad
+    rows = gateway.rows(
+        f'SELECT value, _kafka_headers FROM default.default."{letters}" ORDER BY _kafka_offset'
+    )
+    assert [value for value, _ in rows] == [b"poison", b"{"]
+    for (_, headers), offset in zip(rows, (1, 3), strict=True):
+        said = {header["key"]: header["value"].decode() for header in headers}
+        assert said["__connect.errors.topic"] == name
+        assert said["__connect.errors.partition"] == "0"
+        assert said["__connect.errors.offset"] == str(offset)
+        assert said["__connect.errors.exception.message"]
+    stack.produce(name, [b"nothing but poison"])
+    stack.tier(name)
+    assert gateway.rows(f'SELECT count(*) FROM default.default."{letters}"') == [(3,)]
+
+
 def alter(stack: Stack, name: str, policy: str) -> None:
     """Sets the policy with the command that an operator uses."""
     command = programs.seamline("table", "alter", name, "--on-error", policy)

@@ -8,13 +8,17 @@ from __future__ import annotations
 import abc
 import contextlib
 import itertools
+from collections.abc import Iterator
+
+import pyarrow as pa
 
 from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
+from seamline.connectors.kafka.formats.bad_records import dead_letters
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols.deadlines import Deadline
-from seamline.connectors.protocols.hot_logs import HotLog
+from seamline.connectors.protocols.hot_logs import AppendsRecords, HotLog
 from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import SCHEMA_NOT_EVOLVED, SeamlineError
 from seamline.seam.binding import TopicBinding
@@ -60,6 +64,26 @@ class IcebergTierTable(abc.ABC):
     @abc.abstractmethod
     def _count_skipped(self, batch: Batch, spec: DecoderSpec) -> int:
         """Counts the records of a batch that the policy `skip` leaves out."""
+
+    @abc.abstractmethod
+    def _bad_records(self, batch: Batch, spec: DecoderSpec) -> Iterator[pa.RecordBatch]:
+        """Yields the bad records of a batch, as rows of `DecoderSpec.errors`."""
+
+    def _write_dead_letters(self, batch: Batch) -> None:
+        """Writes the bad records of a batch to the topic that the table names for them, if any.
+
+        This comes before the commit of the batch, and again with each attempt. So each bad record
+        of a committed batch is there at least once.
+        """
+        topic = batch.binding.dead_letter_topic
+        if not topic or not batch.ranges:
+            return
+        assert isinstance(self._log, AppendsRecords)
+        table = self._last or self._table()
+        for bad in self._bad_records(batch, self._spec(table, batch)):
+            letters = dead_letters(bad, batch.binding.topic, table.state.display_name)
+            if letters:
+                self._log.append(topic, letters)
 
     def load(self) -> TableState:
         """See `TierTable.load`."""
@@ -125,6 +149,7 @@ class IcebergTierTable(abc.ABC):
 
     def commit_boundary(self, batch: Batch) -> None:
         """See `TierTable.commit_boundary`."""
+        self._write_dead_letters(batch)
         skipped = 0
         if batch.ranges and batch.binding.on_error == "skip":
             skipped = self._count_skipped(batch, self._spec(self._last or self._table(), batch))

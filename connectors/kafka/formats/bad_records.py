@@ -8,6 +8,7 @@ in the table, is one of them. Batches in which there are such records are decode
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,7 +16,7 @@ from seamline.connectors.kafka.formats.decoder import Decoded, Decoder
 from seamline.connectors.kafka.formats.large import without_large
 from seamline.connectors.kafka.formats.log_columns import own_columns
 from seamline.connectors.kafka.formats.schemas import Schemas
-from seamline.connectors.protocols.raw_records import RawBatch, part_of
+from seamline.connectors.protocols.raw_records import NewRecord, RawBatch, part_of
 from seamline.errors import (
     BAD_RECORD,
     NOT_SUPPORTED,
@@ -93,6 +94,47 @@ class BadRecords:
             return
         for index, reason in sorted(bad.items()):
             yield indices[index], (BAD_RECORD.name, reason)
+
+
+_HEADERS = "__connect.errors."
+"""What the names of headers begin with that Kafka Connect adds to the records of its own queues."""
+
+
+def dead_letters(bad: pa.RecordBatch, topic: str, table: str) -> list[NewRecord]:
+    """Returns bad records as they are written to the table's topic of dead letters.
+
+    Key, value and headers are the record's own; further headers, named as Kafka Connect names them,
+    say where it was and why it is bad. What ends decoding whatever the policy is not among them.
+
+    Args:
+        bad: Rows of `t$errors`.
+        topic: The topic that they are in.
+        table: Display name of the table.
+    """
+    return [
+        NewRecord(row["key"], row["value"], [*_own_headers(row), *_reason(row, topic, table)])
+        for row in bad.to_pylist()
+        if row["code"] == BAD_RECORD.name
+    ]
+
+
+def _own_headers(row: Mapping[str, Any]) -> Iterator[tuple[str, bytes | None]]:
+    for header in row["headers"] or ():
+        if header["key"] is not None:
+            yield header["key"], header["value"]
+
+
+def _reason(row: Mapping[str, Any], topic: str, table: str) -> Iterator[tuple[str, bytes]]:
+    said = {
+        "topic": topic,
+        "partition": row["partition"],
+        "offset": row["offset"],
+        "connector.name": table,
+        "exception.class.name": row["code"],
+        "exception.message": row["reason"],
+    }
+    for name, value in said.items():
+        yield _HEADERS + name, str(value).encode()
 
 
 def decoder_of(spec: DecoderSpec, schemas: Schemas | None = None) -> Decoder | BadRecords:

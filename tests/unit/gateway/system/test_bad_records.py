@@ -1,5 +1,7 @@
 """Goal: `"t$errors"` shows exactly the records that a table's decoder cannot decode, and why.
 
+The topic of dead letters gets the same records before their batch is committed.
+
 Method: topics of good and bad records from a seed, in memory, before and after tiering and
 trimming, under every policy. What is bad is said by whoever generated it.
 """
@@ -10,14 +12,17 @@ import datetime
 import json
 import pathlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from fakes.memory import MemoryLog
 from support.offline import MemoryWorld
 
 from seamline.connectors.duckdb.tiering import LocalTierTable
 from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.protocols.raw_records import NewRecord
+from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
 from seamline.gateway.tiering.step import tier_once
 from seamline.sql.columns import ERROR_FIELDS
 
@@ -165,3 +170,94 @@ def test_what_it_is_not(world: MemoryWorld) -> None:
     shown = [row[0] for row in world.rows('DESCRIBE "t$errors"')]
     assert shown == [field.name for field in ERROR_FIELDS]
     assert world.rows("SHOW TABLES") == [("plain",), ("t",)]
+
+
+# --- The topic of dead letters -------------------------------------------------------------------
+
+LETTERS = "WITH (topic = 't', on_error = 'skip', dead_letter_topic = 'dlq')"
+
+
+def letters(world: MemoryWorld) -> list[Row]:
+    """The dead letters: partition and offset of each, its key, value, and its own headers."""
+    rows: list[Row] = []
+    for key, value, headers in world.rows(
+        "SELECT _kafka_key, value, _kafka_headers FROM default.default.dlq"
+    ):
+        assert isinstance(headers, list)
+        said = {h["key"].removeprefix("__connect.errors."): h["value"] for h in headers}
+        assert said["topic"] == b"t"
+        assert said["connector.name"] == b"lake.default.t"
+        assert said["exception.class.name"] == b"BAD_RECORD"
+        assert said["exception.message"]
+        rows.append((int(said["partition"]), int(said["offset"]), key, value, said.get("own")))
+    return sorted(rows, key=lambda row: row[:2])
+
+
+def test_dead_letters_are_all_bad_records_of_committed_batches(world: MemoryWorld) -> None:
+    world.memory.create_topic("t", 2)
+    world.memory.create_topic("dlq", 1)
+    world.rows(f"CREATE TABLE t (id bigint, name varchar) {LETTERS}")
+    bad = produce(world, "t", 60, seed=7)
+    at = world.memory.produce("t", 1, b"poison", key=b"k", headers=[("own", b"x")])
+    expected: list[Row] = [(p, o, k, v, None) for p, o, _, k, v in bad]
+    expected = sorted([*expected, (1, at, b"k", b"poison", b"x")], key=lambda row: row[:2])
+    assert letters(world) == []
+    while world.rows('SELECT sum(tail) FROM "t$seam"') != [(0,)]:
+        tier(world, "t", 7)
+    assert letters(world) == expected
+    world.memory.produce("t", 0, b"nothing else in its batch")
+    tier(world, "t")
+    assert len(letters(world)) == len(expected) + 1
+
+
+def test_a_batch_that_fails_leaves_its_dead_letters(world: MemoryWorld) -> None:
+    """They come first: no crash after the commit can lose them."""
+    world.memory.create_topic("t", 2)
+    world.memory.create_topic("dlq", 1)
+    world.rows(f"CREATE TABLE t (id bigint, name varchar) {LETTERS}")
+    bad = produce(world, "t", 30, seed=8)
+    catalog = world.gateway.parts.connections.catalog("lake")
+    table = LocalTierTable(catalog, ("default", "t"), Broken(world.memory, reads=2))
+    with pytest.raises(SeamlineError):
+        tier_once(table, world.memory, NoDeadline(), records_max=1000)
+    assert world.rows('SELECT sum(boundary) FROM "t$seam"') == [(0,)]
+    assert len(letters(world)) == len(bad)
+    tier(world, "t")
+    assert {row[:2] for row in letters(world)} == {row[:2] for row in bad}
+    assert len(letters(world)) == 2 * len(bad), "at least once: their positions tell them apart"
+
+
+class Broken:
+    """A log that cannot be read any more after so many reads."""
+
+    def __init__(self, inner: MemoryLog, reads: int) -> None:
+        self._inner = inner
+        self._reads = reads
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def append(self, topic: str, records: Sequence[NewRecord]) -> None:
+        self._inner.append(topic, records)
+
+    def read(self, *arguments: Any, **options: Any) -> Any:
+        self._reads -= 1
+        if self._reads < 0:
+            raise SeamlineError(KAFKA_UNAVAILABLE, "away")
+        return self._inner.read(*arguments, **options)
+
+
+def test_what_cannot_have_dead_letters(world: MemoryWorld) -> None:
+    world.memory.create_topic("t", 1)
+    options = "topic = 't', on_error = '{}', dead_letter_topic = '{}'"
+    create = f"CREATE TABLE t (id bigint) WITH ({options})"
+    assert world.refused(create.format("fail", "dlq")).code.name == "INVALID_TABLE_DEFINITION"
+    assert world.refused(create.format("skip", "t")).code.name == "INVALID_TABLE_DEFINITION"
+    assert world.refused(create.format("skip", "dlq")).code.name == "TOPIC_NOT_FOUND"
+    world.memory.create_topic("dlq", 1)
+    world.rows(create.format("skip", "dlq"))
+    alter = "ALTER TABLE t SET PROPERTIES {}"
+    assert "on_error" in world.refused(alter.format("on_error = 'fail'")).message
+    world.rows(alter.format("on_error = 'fail', dead_letter_topic = ''"))
+    error = world.refused(alter.format("dead_letter_topic = 'dlq'"))
+    assert error.code.name == "INVALID_TABLE_DEFINITION"
