@@ -258,7 +258,7 @@ def _seam(seam: Seam, scan: Scan) -> Iterator[str]:
         note = f"reads [{reads.start:,}, {reads.end_exclusive:,})" if reads else "nothing to read"
         since = f"since {seam.since[partition]:>{width},}  " if seam.since is not None else ""
         yield (
-            f"     p{partition:<4} {_bar(start, end)}  {since}boundary {start:>{width},}  "
+            f"     p{partition:<4} {seam_bar(start, end)}  {since}boundary {start:>{width},}  "
             f"end {end:>{width},}  {note}"
         )
     if len(seam.end) > PARTITIONS_SHOWN_MAX:
@@ -277,7 +277,7 @@ def _seam(seam: Seam, scan: Scan) -> Iterator[str]:
         yield f"     {log.pending:,} offsets past the end belong to open transactions"
 
 
-def _bar(boundary: int, end: int) -> str:
+def seam_bar(boundary: int, end: int) -> str:
     """Draws the snapshot's part, the boundary and the tail, to scale."""
     if end <= 0:
         return "│".ljust(_BAR_WIDTH + 1)

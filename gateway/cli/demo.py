@@ -5,10 +5,19 @@ from __future__ import annotations
 import os
 import pathlib
 import sys
+import time
 
 import click
 
+from seamline.gateway.cli import progress
 from seamline.gateway.config.file_locations import local_state_directory
+
+_NEXT = """
+Next:
+  make demo KEEP=1          leaves everything running and prints how to connect
+  seamline local up         a stack of your own; then "Your own topic" in README
+  docs/quickstart.md        a topic becomes a table, in a few minutes
+  docs/adopting.md          the tables that you have"""
 
 
 @click.command()
@@ -28,8 +37,17 @@ def demo(records: int, keep: bool, adopt: bool, state: pathlib.Path | None) -> N
         from seamline.gateway.dev.demo.foreign import ForeignSink
 
         filling = ForeignSink()
-    if Demo(directory.resolve(), records, click.echo, filling).run(keep=keep):
-        click.echo("\nall exact")
-        return
-    click.echo("\nNOT exact", err=True)
-    sys.exit(1)
+    began = time.monotonic()
+    with progress.shown("starting") as line:
+
+        def say(text: str) -> None:
+            with line.hidden():
+                click.echo(text)
+
+        is_exact = Demo(directory.resolve(), records, say, line.report, filling).run(keep=keep)
+    if not is_exact:
+        click.echo("\nNOT exact", err=True)
+        sys.exit(1)
+    click.echo(f"\nall exact, in {time.monotonic() - began:.0f} s")
+    if not keep:
+        click.echo(_NEXT)

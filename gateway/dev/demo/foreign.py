@@ -52,9 +52,10 @@ class ForeignSink:
         cluster = connections.config.clusters[connections.config.default_cluster]
         self._worker = ConnectWorker(demo.directory, cluster.bootstrap_servers)
         sinks = [Sink(name, f"{SCHEMA}.{name}", POSITIONS) for name, _ in _TABLES]
-        self._worker.start(find_java(os.environ), jars.connect_jars(demo.say), sinks)
-        demo.say("Kafka Connect copies both topics with Iceberg's sink; waiting for its commits …")
-        patience = demo.patience("waiting for the sink", self.session, self.log)
+        self._worker.start(find_java(os.environ), jars.connect_jars(demo.report), sinks)
+        demo.say("Kafka Connect copies both topics with Iceberg's sink")
+        demo.report("waiting for the first commits of the sink")
+        patience = demo.patience(self.session, self.log)
         for name, _ in _TABLES:
             while catalog.load((SCHEMA, name)).state.current_snapshot_id is None:
                 if not self.is_running() or patience.is_over:
@@ -74,6 +75,13 @@ class ForeignSink:
         assert self._worker is not None
         assert self._worker.pid is not None
         return self._worker.pid
+
+    def kill(self, demo: Demo) -> bool:  # noqa: ARG002
+        """See `Filling.kill`: what another writer loses is not ours to show."""
+        return False
+
+    def restart(self, demo: Demo) -> None:
+        """See `Filling.restart`: it was not killed."""
 
     def check(self, demo: Demo, connection: seamline.Connection) -> bool:
         """See `Filling.check`: each record's position occurs once, and the audits are clean."""

@@ -7,31 +7,24 @@ import time
 from collections.abc import Callable
 
 IDLE_S_MAX = 60.0
-_TOLD_EVERY_S = 10.0
 
 
 class Patience:
     """Decides whether to keep waiting.
 
     Args:
-        what: What is being waited for.
         signs: Returns a value that changes while there is progress.
-        say: Called with a progress line now and then.
         clock: A monotonic clock, in seconds.
     """
 
     def __init__(
         self,
-        what: str,
         signs: Callable[[], object],
-        say: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._what = what
         self._signs = signs
-        self._say = say
         self._clock = clock
-        self._began = self._moved = self._told = clock()
+        self._began = self._moved = clock()
         self._last = signs()
 
     @property
@@ -46,9 +39,6 @@ class Patience:
         seen = self._signs()
         if seen != self._last:
             self._last, self._moved = seen, now
-        if now - self._told >= _TOLD_EVERY_S:
-            self._told = now
-            self._say(f"{self._what}: {self.elapsed_s:.0f} s so far …")
         return now - self._moved > IDLE_S_MAX
 
 

@@ -1,7 +1,7 @@
 """The demo: a million bids, a live producer, tiering in the background, queries by every route.
 
 Each answer is checked against what the producer knows about exactly the offsets that the answer's
-receipt names. The demo ends with `all exact`, or fails.
+receipt names. In between the pipeline is killed while it writes a batch, and started again.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ import dataclasses
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+import urllib3
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import seamline
+from seamline.connectors import supervision
 from seamline.connectors.jvm import jars
 from seamline.connectors.supervision import Loop
 from seamline.errors import LOCAL_STACK_FAILED, SeamlineError
@@ -36,9 +39,13 @@ from seamline.gateway.dev.demo.patience import Patience, signs_of
 from seamline.gateway.dev.local.ports import free_port
 from seamline.gateway.dev.local.stack import LocalStack
 from seamline.gateway.process import uninterrupted
+from seamline.planners.explain import seam_bar
 
 HOT_AUCTION = 1003
 _LIVE_PER_SECOND = 500
+_FIRST_RECORDS = 20_000
+"""Bids that are there before anything fills the tables."""
+_WRITING = "reading, decoding and writing"
 
 Say = Callable[[str], None]
 
@@ -53,12 +60,13 @@ class Question:
     engine: str = "auto"
 
 
+TOTALS = Question(
+    "how many bids, and their total value",
+    "SELECT count(*), sum(price) FROM bids",
+    bids.expected_totals,
+)
 QUESTIONS = (
-    Question(
-        "how many bids, and their total value",
-        "SELECT count(*), sum(price) FROM bids",
-        bids.expected_totals,
-    ),
+    TOTALS,
     Question(
         "the bids of one auction (its key gives the partition)",
         f"SELECT count(*), max(price) FROM bids WHERE auction = {HOT_AUCTION}",
@@ -106,6 +114,12 @@ class Filling(Protocol):
     def log(self) -> str:
         """The name of its log, without the suffix."""
 
+    def kill(self, demo: Demo) -> bool:
+        """Kills that process in the middle of a batch; returns whether it did."""
+
+    def restart(self, demo: Demo) -> None:
+        """Starts it again after that."""
+
     def check(self, demo: Demo, connection: seamline.Connection) -> bool:
         """Returns whether the final checks that are specific to this way of filling succeed."""
 
@@ -120,15 +134,22 @@ class Demo:
         directory: Where everything is kept; emptied first.
         records: Number of bids produced before the queries begin.
         say: Called with each line of output.
+        report: Called with what is being waited for, and with an empty text after it.
         filling: Fills the tables; None means `Tiering`.
     """
 
     def __init__(
-        self, directory: pathlib.Path, records: int, say: Say, filling: Filling | None = None
+        self,
+        directory: pathlib.Path,
+        records: int,
+        say: Say,
+        report: Say,
+        filling: Filling | None = None,
     ) -> None:
         self.directory = directory
         self._records = records
         self.say = say
+        self.report = report
         self._filling: Filling = filling or Tiering()
         self._stack = LocalStack(directory)
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -157,30 +178,47 @@ class Demo:
     # --- Setting up ----------------------------------------------------------------------------
 
     def _prepare(self) -> str:
-        """Sets up stack, topics, tables, gateway and tiering; returns the gateway's address."""
+        """Sets up stack, topics, tables, gateway and tiering; returns the gateway's address.
+
+        What takes long to start does so while bids are produced.
+        """
         if (self.directory / FILE_NAME).exists():
-            self._stack.down(self.say)
+            self._stack.down(self.report)
         shutil.rmtree(self.directory, ignore_errors=True)
-        status = self._stack.up(self.say)
+        status = self._stack.up(self.report)
         assert status.bootstrap_servers is not None
         self.say(f"Kafka on {status.bootstrap_servers}, everything under {self.directory}")
-        jars.spark_jars(self.say)  # fetched here, where progress is visible
+        jars.spark_jars(self.report)  # fetched here, where progress is visible
+        port = free_port()
+        serve = ("serve", "--port", str(port))
+        gateway = self.start(*serve, SEAMLINE_SPARK__START_EARLY="true")
+        self.say("the gateway starts, and in it Spark, for the last query")
         connections = Connections(load(status.config_file, environment={}).config)
         _create_topics(status.bootstrap_servers)
         _produce_auctions(status.bootstrap_servers)
         self._producer = BidProducer(status.bootstrap_servers, "bids")
-        started = time.monotonic()
-        while self._producer.sent < self._records:
-            self._producer.produce(min(100_000, self._records - self._producer.sent))
-            self.say(f"produced {self._producer.sent:,} of {self._records:,} bids")
-        self._producer.flush()
-        rate = self._records / (time.monotonic() - started)
-        self.say(f"{self._records:,} bids acknowledged ({rate:,.0f}/s)")
+        self._produce(min(self._records, _FIRST_RECORDS))
         self._filling.begin(self, connections)
         connections.close()
-        url = self._start_gateway()
+        started, before = time.monotonic(), self._producer.sent
+        self._produce(self._records)
+        rate = (self._producer.sent - before) / (time.monotonic() - started)
+        self.say(
+            f"{self._records:,} bids acknowledged ({rate:,.0f}/s), while the first of them are "
+            "copied to Iceberg"
+        )
+        url = self._wait_for_gateway(gateway, f"http://127.0.0.1:{port}")
         self._live = Loop("demo-bids", self._produce_live)
+        self.say(f"gateway on {url}; {_LIVE_PER_SECOND} more bids arrive each second")
         return url
+
+    def _produce(self, until: int) -> None:
+        """Produces bids until there are so many, and returns when they are acknowledged."""
+        while self._producer.sent < until:
+            self._producer.produce(min(50_000, until - self._producer.sent))
+            self.report(f"produced {self._producer.sent:,} of {self._records:,} bids")
+        self._producer.flush()
+        self.report("")
 
     def start(self, *arguments: str, **settings: str) -> subprocess.Popen[bytes]:
         """Starts a `seamline` command in the background, with its output in a file.
@@ -202,11 +240,9 @@ class Demo:
         self._processes.append(process)
         return process
 
-    def _start_gateway(self) -> str:
-        port = free_port()
-        process = self.start("serve", "--port", str(port), SEAMLINE_SPARK__START_EARLY="true")
-        url = f"http://127.0.0.1:{port}"
-        patience = self.patience("waiting for the gateway", process.pid, "serve")
+    def _wait_for_gateway(self, process: subprocess.Popen[bytes], url: str) -> str:
+        self.report("waiting for the gateway")
+        patience = self.patience(process.pid, "serve")
         while True:
             try:
                 with seamline.connect(url) as connection:
@@ -215,7 +251,6 @@ class Demo:
             except seamline.OperationalError:
                 if process.poll() is not None or patience.is_over:
                     raise self.gave_up("the gateway did not start", patience, "serve") from None
-        self.say(f"gateway on {url}, tables fill in the background, live bids keep arriving")
         return url
 
     def _produce_live(self) -> float:
@@ -233,30 +268,47 @@ class Demo:
         """Runs every query while bids are tiered, and checks every answer."""
         exact = True
         with seamline.connect(url) as connection:
-            self._wait_for_boundary(connection)
-            for number, question in enumerate(QUESTIONS, start=1):
+            self._wait_for_boundary(connection, 1)
+            supervision.start("demo-spark", lambda: _warm_spark_up(url))
+            first, *others = enumerate(QUESTIONS, start=1)
+            exact &= self._check(connection, *first)
+            exact &= self._check_kill(connection)
+            for number, question in others:
                 exact &= self._check(connection, number, question)
             exact &= self._check_freshness(connection)
             exact &= self._filling.check(self, connection)
         return exact
 
-    def _wait_for_boundary(self, connection: seamline.Connection) -> None:
-        """Waits until the first records are copied, so that answers come from both tiers."""
-        self.say("waiting for the first records to be copied …")
+    def _wait_for_boundary(self, connection: seamline.Connection, least: int) -> int:
+        """Waits until this many records are copied; returns how many are."""
+        self.report("waiting for records to be copied to Iceberg")
         filling = self._filling
-        patience = self.patience("waiting for the first records", filling.session, filling.log)
+        patience = self.patience(filling.session, filling.log)
         while True:
             rows = connection.execute('SELECT sum(boundary) FROM "bids$seam"').fetchall()
-            if rows[0][0]:
-                return
+            boundary = int(rows[0][0] or 0)
+            if boundary >= least:
+                self.report("")
+                return boundary
             if not filling.is_running() or patience.is_over:
                 raise self.gave_up("nothing has been copied", patience, filling.log)
             time.sleep(0.2)
 
-    def patience(self, what: str, session: int, command: str) -> Patience:
+    def _check_kill(self, connection: seamline.Connection) -> bool:
+        """Kills the pipeline in the middle of a batch; checks the answers before and after it."""
+        if not self._filling.kill(self):
+            return True
+        exact = self._check(connection, "with the pipeline killed", TOTALS)
+        boundary = self._wait_for_boundary(connection, 0)
+        self._filling.restart(self)
+        copied = self._wait_for_boundary(connection, boundary + 1)
+        self.say(f"\nthe pipeline was started again, and went on from {boundary:,} to {copied:,}")
+        return exact & self._check(connection, "with the pipeline running again", TOTALS)
+
+    def patience(self, session: int, command: str) -> Patience:
         """Returns the patience for a program, whose session includes whatever it starts."""
         log = self._log(command)
-        return Patience(what, lambda: signs_of(session, log), self.say)
+        return Patience(lambda: signs_of(session, log))
 
     def gave_up(self, what: str, patience: Patience, command: str) -> SeamlineError:
         """Returns the error for a program that makes no more progress."""
@@ -269,21 +321,30 @@ class Demo:
     def _log(self, command: str) -> pathlib.Path:
         return self.directory / f"{command}.log"
 
-    def _check(self, connection: seamline.Connection, number: int, question: Question) -> bool:
+    def _check(
+        self, connection: seamline.Connection, number: int | str, question: Question
+    ) -> bool:
+        title = f"{number}. {question.title}" if isinstance(number, int) else number
+        if question.engine == "spark":
+            self.report("the query on Spark, which has been starting since the beginning")
         started = time.monotonic()
         cursor = connection.execute(question.sql, engine=question.engine)
         rows = cursor.fetchall()
         seconds = time.monotonic() - started
         receipt = cursor.receipt
-        end = next(t["end"] for t in receipt["tables"] if t["table"][-1] == "bids")
-        expected = list(question.expected(self._producer.numbers(end)))
+        (part,) = (t for t in receipt["tables"] if t["table"][-1] == "bids")
+        expected = list(question.expected(self._producer.numbers(part["end"])))
         exact = sorted(rows) == sorted(expected)
-        self.say(f"\n{number}. {question.title}\n   {question.sql}")
+        self.report("")
+        self.say(f"\n{title}\n   {question.sql}")
         for row in rows[:5]:
             self.say("      " + "  ".join(str(cell) for cell in row))
+        end = sum(part["end"].values())
+        boundary = sum(part["boundary"].values())
         self.say(
+            f"   {seam_bar(boundary, end)} {boundary:,} in Iceberg, {end - boundary:,} in Kafka\n"
             f"   {receipt['rows_cold']:,} cold + {receipt['rows_hot']:,} hot rows read, "
-            f"{sum(end.values()):,} offsets, {receipt['engine']}, {seconds:.2f} s: "
+            f"{receipt['engine']}, {seconds:.2f} s: "
             + ("exact" if exact else f"WRONG, should be {expected[:5]}")
         )
         return exact
@@ -300,8 +361,8 @@ class Demo:
         seconds = time.monotonic() - acknowledged
         exact = count == self._producer.sent
         self.say(
-            f"\nafter the acknowledgement of one more bid: {count:,} bids counted in "
-            f"{seconds:.2f} s, {self._producer.sent:,} acknowledged: "
+            f"\nfreshness: one more bid was acknowledged, and counted {seconds:.2f} s later; "
+            f"{count:,} counted, {self._producer.sent:,} acknowledged: "
             + ("exact" if exact else "WRONG")
         )
         return bool(exact)
@@ -335,12 +396,13 @@ class Demo:
 
 
 class Tiering:
-    """Fills the tables with Seamline's own pipeline on Spark, the command `seamline tier`."""
+    """Fills the tables with Seamline's own pipeline, the command `seamline tier`."""
 
     log = "tier"
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._metrics_port = 0
 
     def begin(self, demo: Demo, connections: Connections) -> None:
         """See `Filling.begin`."""
@@ -359,8 +421,39 @@ class Tiering:
             )
             tables.create(connections, definition, no_deadline())
             demo.say(f"created table {name}")
+        self.restart(demo)
+
+    def restart(self, demo: Demo) -> None:
+        """See `Filling.restart`."""
+        self._metrics_port = free_port()
         options = ("--interval", "1s", "--max-records", "250000")
-        self._process = demo.start("tier", "bids", "auctions", *options)
+        metrics = ("--metrics-port", str(self._metrics_port))
+        self._process = demo.start("tier", "bids", "auctions", *options, *metrics)
+
+    def kill(self, demo: Demo) -> bool:
+        """See `Filling.kill`."""
+        assert self._process is not None
+        demo.report("waiting until a batch is being written, to kill the pipeline")
+        patience = demo.patience(self.session, self.log)
+        while self._stage() != _WRITING:
+            if not self.is_running() or patience.is_over:
+                raise demo.gave_up("no batch was written", patience, self.log)
+            time.sleep(0.01)
+        os.killpg(self._process.pid, signal.SIGKILL)  # a session of its own
+        self._process.wait()
+        demo.report("")
+        demo.say(f"\nkill -9 {self._process.pid}: the pipeline, while it was {_WRITING} a batch")
+        return True
+
+    def _stage(self) -> str | None:
+        """Returns what the pipeline is doing with bids, as it says itself."""
+        url = f"http://127.0.0.1:{self._metrics_port}/healthz"
+        try:
+            body = urllib3.request("GET", url, timeout=1.0, retries=False).json()
+        except (urllib3.exceptions.HTTPError, ValueError):  # it is only starting
+            return None
+        stages = (table["stage"] for name, table in body["tables"].items() if ".bids" in name)
+        return next(stages, None)
 
     def is_running(self) -> bool:
         """See `Filling.is_running`."""
@@ -378,6 +471,12 @@ class Tiering:
 
     def stop(self) -> None:
         """See `Filling.stop`: nothing to do, as the demo ends what it has started."""
+
+
+def _warm_spark_up(url: str) -> None:
+    """Has Spark load what its first query needs, while DuckDB runs the others."""
+    with seamline.connect(url) as connection:
+        connection.execute("SELECT count(*) FROM auctions", engine="spark")
 
 
 def _create_topics(bootstrap_servers: str) -> None:
