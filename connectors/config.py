@@ -221,6 +221,19 @@ class SchemaRegistryConfig(Settings):
     """File with the client's own certificate."""
     key: str = ""
     """File with the client certificate's private key."""
+    login: LoginConfig = LoginConfig()
+    """A login with tokens, instead of a token or a user name and password."""
+
+    @model_validator(mode="after")
+    def _has_one_login(self) -> Self:
+        if self.login:
+            if not LOGINS[self.login.type].is_bearer:
+                raise refused("is a login to Kafka only", "login", "type", value=self.login.type)
+            if self.token or self.username:
+                raise refused("and a token or a username: set only one of them", "login")
+            if not _is_confidential(self.url):
+                raise refused("must be https, because tokens are sent there", "url")
+        return self
 
     @property
     def address(self) -> str:
@@ -228,7 +241,7 @@ class SchemaRegistryConfig(Settings):
         return re.sub("(?<=://)[^/]*@", "", self.url).rstrip("/")
 
     @property
-    def login(self) -> tuple[str, str]:
+    def credentials(self) -> tuple[str, str]:
         """User name and password; those in its url if no others are set. Both may be empty."""
         credentials = re.search("://([^/:@]*):?([^/]*)@", self.url)
         if self.username or credentials is None:

@@ -13,7 +13,7 @@ import socket
 import threading
 import urllib.parse
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -27,6 +27,8 @@ class Registry:
         asked: The paths that were asked for.
         refuses: A status that every request is answered with instead, if set.
         authorization: The header that every request must have, if set.
+        accepts: Whether it accepts a bearer token; of every request, if set.
+        headers: The headers of the last request.
         is_over: Whether it is gone.
         may_answer: Every answer waits for it.
         lacks_ids_of_guids: Whether it is one of those that do not report which ids a GUID has.
@@ -39,6 +41,8 @@ class Registry:
         self.asked: list[str] = []
         self.refuses: int | None = None
         self.authorization: str | None = None
+        self.accepts: Callable[[str], bool] | None = None
+        self.headers: dict[str, str] = {}
         self.is_over = False
         self.lacks_ids_of_guids = False
         self.deleted: set[str] = set()
@@ -178,6 +182,10 @@ def _handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
             length = int(self.headers.get("content-length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
             allowed = registry.authorization in (None, self.headers.get("authorization"))
+            registry.headers = dict(self.headers.items())
+            if registry.accepts is not None:
+                kind, _, token = self.headers.get("authorization", "").partition(" ")
+                allowed = kind == "Bearer" and registry.accepts(token)
             status, answer = 401, {"error_code": 401, "message": "no"}
             if registry.refuses is not None:
                 status = registry.refuses

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, runti
 
 from seamline.connectors import supervision
 from seamline.connectors.dependencies import Dependency, again, letting_others_run
+from seamline.connectors.logins import LoginError, Token, TokenSource, token_source
 from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
 from seamline.errors import SCHEMA_REGISTRY_UNAVAILABLE, SeamlineError
 
@@ -152,10 +153,14 @@ class SchemaRegistry:
 
     Args:
         config: Where it is.
+        tokens: The tokens of its login; by default, those that the login makes.
     """
 
-    def __init__(self, config: SchemaRegistryConfig) -> None:
+    def __init__(self, config: SchemaRegistryConfig, tokens: TokenSource | None = None) -> None:
         self._url = config.address
+        self._headers = _headers(config)
+        self._login = config.login
+        self._tokens = tokens or (token_source(config.login) if config.login else None)
         import urllib3  # Spark workers without a registry do without it
 
         retries = urllib3.Retry(
@@ -169,7 +174,7 @@ class SchemaRegistry:
             urllib3.PoolManager(
                 timeout=urllib3.Timeout(connect=_CONNECT_S, read=_READ_S),
                 retries=retries,
-                headers=_headers(config),
+                headers=self._headers,
                 ca_certs=config.ca or None,
                 cert_file=config.certificate or None,
                 key_file=config.key or None,
@@ -352,13 +357,37 @@ class SchemaRegistry:
             raise self._failure("its answer is not JSON") from error
 
     def _request(self, path: str) -> BaseHTTPResponse:
+        """Returns the answer to a request; one whose token is refused is made again with another.
+
+        Raises:
+            SeamlineError: SCHEMA_REGISTRY_UNAVAILABLE.
+        """
         from urllib3.exceptions import HTTPError
 
+        tokens = self._tokens
         try:
             with self._http.answered_within(_WAIT_S):
-                return self._pool.request("GET", self._url + path)
+                if tokens is None:
+                    return self._pool.request("GET", self._url + path)
+                token = tokens.token()
+                answer = self._send(path, token)
+                if answer.status == 401:
+                    tokens.refuse(token)
+                    other = tokens.token()
+                    if other is not token:
+                        answer = self._send(path, other)
+                return answer
+        except LoginError as error:
+            raise self._failure(
+                f"the login {self._login.type} has no token: {error}",
+                "Check that the identity provider answers, and login of schema_registry.",
+            ) from error
         except (HTTPError, OSError) as error:
             raise self._failure(str(error)) from error
+
+    def _send(self, path: str, token: Token) -> BaseHTTPResponse:
+        headers = {**self._headers, "authorization": f"Bearer {token.value}"}
+        return self._pool.request("GET", self._url + path, headers=headers)
 
     def _failure(self, problem: str, hint: str | None = None) -> SeamlineError:
         return SeamlineError(
@@ -385,11 +414,21 @@ def _path(subject: str, version: int | str) -> str:
     return f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}"
 
 
+_HEADERS = {
+    "logicalCluster": "target-sr-cluster",
+    "identityPoolId": "Confluent-Identity-Pool-Id",
+}
+"""The headers of Confluent Cloud that say what is sent along to Kafka under other names."""
+
+
 def _headers(config: SchemaRegistryConfig) -> dict[str, str]:
     accept = {"accept": "application/vnd.schemaregistry.v1+json, application/json"}
     if config.token:
         return {**accept, "authorization": f"Bearer {config.token}"}
-    username, password = config.login
+    if config.login:
+        sent_along = config.login.sent_along
+        return {**accept, **{_HEADERS.get(name, name): sent_along[name] for name in sent_along}}
+    username, password = config.credentials
     if username:
         basic = base64.b64encode(f"{username}:{password}".encode()).decode()
         return {**accept, "authorization": f"Basic {basic}"}

@@ -17,12 +17,17 @@ import pytest
 from pydantic import ValidationError
 from support.cloud_identities import AZURE_TOKEN, GOOGLE_TOKEN, GoogleTokens, ManagedIdentity
 from support.identity_provider import SECRET, IdentityProvider
+from support.registry import Registry, registries
 
-from seamline.connectors.config import ClusterConfig, LoginConfig
+from seamline.connectors.config import ClusterConfig, LoginConfig, SchemaRegistryConfig
 from seamline.connectors.kafka.clients import properties_of
+from seamline.connectors.kafka.formats.schemas import SchemaRegistry
 from seamline.connectors.logins import LOGINS, LoginError, Token, TokenSource, token_source
-from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
+from seamline.errors import KAFKA_UNAVAILABLE, SCHEMA_REGISTRY_UNAVAILABLE, SeamlineError
 from seamline.gateway.config.load import load
+
+IDP = {"type": "oidc", "url": "https://idp/t", "client_id": "a", "client_secret": "hunter2"}
+registry = pytest.fixture(registries)
 
 
 class Maker:
@@ -180,7 +185,7 @@ def test_properties_of_a_client() -> None:
     ],
 )
 def test_wrong_settings(settings: dict[str, str], said: str) -> None:
-    good = {"type": "oidc", "url": "https://idp/t", "client_id": "a", "client_secret": "hunter2"}
+    good = IDP
     LoginConfig(**good)
     for host in ("localhost", "127.0.0.1", "[::1]:8080"):
         LoginConfig(**{**good, "url": f"http://{host}/token"})
@@ -233,6 +238,63 @@ def test_azure(monkeypatch: pytest.MonkeyPatch) -> None:
         assert identity.resources == ["https://hub.servicebus.windows.net"]
 
 
+def test_a_registry_gets_another_token_when_one_is_refused(registry: Registry) -> None:
+    maker = Maker()
+    config = SchemaRegistryConfig(
+        url=registry.url,
+        login=LoginConfig(
+            **{**IDP, "extensions": "logicalCluster=lsrc-1,identityPoolId=pool-1,other=x"}
+        ),
+    )
+    schemas = SchemaRegistry(config, maker.source())
+    registry.register("a", '"long"')
+    registry.register("b", '"int"')
+    valid = {"1"}
+    registry.accepts = valid.__contains__
+    assert schemas.by_id(1).text == '"long"'
+    assert registry.headers["target-sr-cluster"] == "lsrc-1"
+    assert registry.headers["Confluent-Identity-Pool-Id"] == "pool-1"
+    maker.now += 10
+    valid.clear()
+    valid.add("2")
+    asked = len(registry.asked)
+    assert schemas.by_id(2).text == '"int"'
+    assert (len(registry.asked) - asked, maker.made) == (2, 2)
+    maker.now += 10
+    valid.clear()
+    for _ in range(2):
+        with pytest.raises(SeamlineError, match="HTTP 401") as raised:
+            schemas.latest("a")
+        assert raised.value.code is SCHEMA_REGISTRY_UNAVAILABLE
+    assert maker.made == 3  # another one would not be accepted either
+    maker.now += 70
+    maker.is_away = True
+    with pytest.raises(SeamlineError, match="the login oidc has no token") as raised:
+        schemas.latest("a")
+    assert "login of schema_registry" in (raised.value.hint or "")
+    maker.is_away = False
+    maker.now += 10
+    registry.accepts = None
+    assert schemas.latest("a") is not None
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"login": {"type": "aws_msk_iam", "region": "x"}}, "is a login to Kafka only"),
+        ({"token": "hunter2"}, "set only one of them"),
+        ({"url": "http://registry:8081"}, "must be https"),
+    ],
+)
+def test_wrong_settings_of_registries(settings: dict[str, object], said: str) -> None:
+    good = {"url": "https://registry", "login": IDP}
+    SchemaRegistryConfig.model_validate(good)
+    with pytest.raises(ValidationError) as raised:
+        SchemaRegistryConfig.model_validate({**good, **settings})
+    assert said in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
 def test_every_documented_login_can_be_pasted(tmp_path: pathlib.Path) -> None:
     text = (pathlib.Path(__file__).parents[3] / "docs/security.md").read_text(encoding="utf-8")
     secret = tmp_path / "oauth"
@@ -246,5 +308,6 @@ def test_every_documented_login_can_be_pasted(tmp_path: pathlib.Path) -> None:
         (folder / "c.yaml").write_text(catalogs + block.replace("/run/secrets/oauth", str(secret)))
         loaded = load(folder / "c.yaml", environment={})
         assert "hunter2" not in repr(loaded.config)
-        types |= {cluster.login.type for cluster in loaded.config.clusters.values()}
+        clusters = loaded.config.clusters.values()
+        types |= {cluster.login.type for cluster in clusters if cluster.login}
     assert types == LOGINS.keys()
