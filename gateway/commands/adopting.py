@@ -381,8 +381,11 @@ def _binding(
     given = spelt_as(sources, state.schema.columns)
     said = {entry.column for entry in given}
     found = (e for e in parse_sources(writer.sources(state.schema.columns)) if e.column not in said)
+    stored = wanted.stored()
+    spellings = tuple(dict.fromkeys((*stored.get("spellings", ()), *writer.spellings)))
+    columns_from = tuple(map(str, (*given, *found)))
     return TopicBinding(
-        **{**wanted.stored(), "columns_from": tuple(map(str, (*given, *found)))},
+        **{**stored, "columns_from": columns_from, "spellings": spellings},
         tombstones="bad" if writer.needs_values else None,
         boundary_provider=writer.provider,
         topic_id=bounds.topic_id,

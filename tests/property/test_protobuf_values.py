@@ -53,7 +53,7 @@ COLUMNS = trees.columns_of(protobuf_schema.tree_of(ORDER))
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 INTS, LONGS = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
-COLORS = st.sampled_from([0, 3])
+COLORS = st.sampled_from([0, 3, 7, -1])
 INNER = st.fixed_dictionaries({}, optional={"x": INTS, "s": TEXTS, "color": COLORS})
 MOMENTS = st.datetimes(datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 30))
 ORDERS = st.fixed_dictionaries(
@@ -82,7 +82,8 @@ ORDERS = st.fixed_dictionaries(
         "sf": INTS,
     },
 )
-NAMES = {0: "RED", 3: "BLUE"}
+NAMES = {0: "RED", 3: "BLUE", 7: "7", -1: "-1", None: None}
+"""Enums are open: a number without a name is kept."""
 ZEROS: dict[str, Any] = {
     "id": 0,
     "price": None,
@@ -126,7 +127,7 @@ def expected(values: dict[str, Any]) -> dict[str, Any]:
     if either is not None:
         said[either[0]] = either[1]
     for name in ("color", "maybe"):
-        said[name] = NAMES.get(said[name])
+        said[name] = NAMES[said[name]]
     said["m"] = [(key, inner(value)) for key, value in said["m"].items()]
     said["numbers"] = [(str(key), value) for key, value in said["numbers"].items()]
     said["inner"] = None if said["inner"] is None else inner(said["inner"])

@@ -378,6 +378,12 @@ SMALL = {**FIXED, "logicalType": "decimal", "precision": 6, "scale": 0}
         ("repeated int32 a = 1;", "a array(integer)", None),
         ("oneof o { int32 a = 1; int32 z = 2; }", "a integer, z integer", 1),
         ("E a = 1; enum E { A = 0; }", "a varchar", "B"),
+        ("E a = 1; enum E { A = 0; }", "a varchar", "2147483648"),
+        (
+            field(["string", "long"]),
+            "a row(string varchar, long bigint)",
+            {"string": "", "long": 5},
+        ),
         ("map<int32, int32> a = 1;", "a map(varchar, integer)", [("x", 1)]),
         ("map<bool, int32> a = 1;", "a map(varchar, integer)", [("x", 1)]),
         ("google.protobuf.Struct a = 1;", "a varchar", "{"),
@@ -406,6 +412,16 @@ def test_what_a_schema_cannot_hold_is_refused(schema: str, columns: str, value: 
         (field("string"), "a uuid", "00000000-0000-0000-0000-000000000001"),
         (field({"type": "array", "items": ["null", ENUM]}), "a array(varchar)", ["A", None]),
         ("E a = 1; enum E { A = 0; B = 4; }", "a varchar", "B"),
+        ("E a = 1; enum E { A = 0; }", "a varchar", "7"),
+        ("E a = 1; enum E { A = 0; }", "a integer", 7),
+        ("P a = 1; message P {}", "a boolean", True),
+        ("google.protobuf.StringValue a = 1;", "a row(value varchar)", {"value": "x"}),
+        (field(["string", "long"]), "a varchar", "x"),
+        (
+            field(["string", "long"]),
+            "a row(string varchar, long bigint)",
+            {"string": None, "long": 5},
+        ),
         ("map<bool, int32> a = 1;", "a map(varchar, integer)", [("true", 1)]),
         ("google.protobuf.Struct a = 1;", "a varchar", '{"x": [1.0]}'),
     ],
@@ -413,7 +429,8 @@ def test_what_a_schema_cannot_hold_is_refused(schema: str, columns: str, value: 
 def test_what_it_can_is_written(schema: str, columns: str, value: Any) -> None:
     is_avro = schema.startswith("{")
     if not is_avro:
-        imports = 'import "google/protobuf/struct.proto"; '
+        files = ("struct", "wrappers")
+        imports = "".join(f'import "google/protobuf/{file}.proto"; ' for file in files)
         schema = f'syntax = "proto3"; {imports} message M {{ {schema} }}'
     assert written(columns, (value,), format="avro" if is_avro else "protobuf", value_schema=schema)
 

@@ -38,6 +38,7 @@ class Writer:
         unknown: Columns with values that the log does not give its readers; null while a row is
             hot.
         may_double: Whether it may copy a record twice.
+        spellings: How its tables have values that others refuse: see `spelling.SPELLINGS`.
         note: What its owner must ensure, since the table does not show it.
     """
 
@@ -49,6 +50,7 @@ class Writer:
     needs_values: bool = False
     unknown: frozenset[str] = frozenset()
     may_double: bool = False
+    spellings: tuple[str, ...] = ()
     note: str = ""
 
     def sources(self, fields: tuple[Field, ...]) -> tuple[str, ...]:
@@ -85,6 +87,7 @@ REDPANDA = Writer(
     },
     struct="redpanda",
     needs_values=True,
+    spellings=("truncated_times",),
 )
 AUTOMQ = Writer(
     "AutoMQ",

@@ -191,7 +191,9 @@ def tree_of(message: Descriptor, known: dict[str, Node] | None = None) -> Node:
     if name == TIMESTAMP:
         return Node("long", "timestamp-micros", name)
     if name in WRAPPERS:
-        return _single(message.fields_by_name["value"], known)
+        node = _single(message.fields_by_name["value"], known)
+        node.attributes = {**node.attributes, "wrapper": True}
+        return node
     if name in JSON_MESSAGES:
         return Node("string", "json", name)
     if name not in known:

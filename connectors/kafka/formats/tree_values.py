@@ -48,7 +48,7 @@ def converter(node: Node, type_: Type, path: str) -> Convert:
         return _of_union(node, type_, path)
     make = _converter(node, type_, path)
     if isinstance(type_, Row) and node.kind != "record":  # a schema with more types may follow
-        names = by_label([node])
+        names = _WRAPPED if node.attributes.get("wrapper") else by_label([node])
         if any(branch_of(field, names) is not None for field in type_.fields):
             make = _branch(node, 0, names, type_, path)
     return lambda value: None if value is None else make(value)
@@ -74,6 +74,8 @@ def _converter(node: Node, type_: Type, path: str) -> Convert:
             )
         case "record", Decimal() if node.name == VARIABLE_DECIMAL:
             return _variable(type_, path)
+        case "record", types.BOOLEAN if not node.members:
+            return lambda _: True
         case (("record" | "array" | "map"), _):
             return _unlike(node, type_, path)
     if isinstance(type_, Row | Array | Map):
@@ -110,6 +112,10 @@ def _record(node: Node, fields: Sequence[Field], path: str) -> Convert:
         return row
 
     return make
+
+
+_WRAPPED = {"value": 0}
+"""The field of a message such as `StringValue`, for rows that have it."""
 
 
 def _same(value: Any) -> Any:
@@ -268,7 +274,9 @@ def _plain(node: Node, type_: Type, path: str) -> Convert:
     """Converts without the logical type, as JSON of the same kind would be in that column."""
     match node.kind:
         case "enum" if "names" in node.attributes and type_ in (types.VARCHAR, json_values.WORD):
-            return lambda value: _name(value, node.attributes["names"], path)
+            return lambda value: _name(value, node.attributes["names"])
+        case "long" if node.logical == "unsigned" and type_ == types.VARCHAR:
+            return str
         case "bytes" | "fixed" if isinstance(type_, Varbinary):
             return lambda value: _sized(value, type_, path)
         case "bytes" if type_ == types.VARCHAR and node.logical != "decimal":
@@ -283,10 +291,9 @@ def _plain(node: Node, type_: Type, path: str) -> Convert:
     return lambda value: json_values.exact(value, type_, path, spelling)
 
 
-def _name(value: int, names: Mapping[int, str], path: str) -> str:
-    if value not in names:
-        raise ValueError(f"{path}: {value} is not a value of the enumeration")
-    return names[value]
+def _name(value: int, names: Mapping[int, str]) -> str:
+    """Returns the name of a Protobuf enum's value; one without a name is its digits, as in JSON."""
+    return names.get(value) or str(value)
 
 
 def _floating(type_: Type, path: str) -> Convert | None:

@@ -11,6 +11,7 @@ import contextlib
 import datetime
 import decimal
 import math
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -91,6 +92,11 @@ def _only_possible(node: Node, type_: Type, path: str) -> Encode:
 
 def _encoder(node: Node, type_: Type, path: str) -> Encode:
     match node.kind, type_:
+        case _, Row((Field("value", inner),)) if node.attributes.get("wrapper"):
+            wrapped = _encoder(node, inner, path)
+            return lambda value: None if value["value"] is None else wrapped(value["value"])
+        case "record", types.BOOLEAN if not node.members:
+            return lambda value: {} if value else None
         case "record", Row(fields):
             return _record(node, fields, path)
         case "array", Array(element):
@@ -171,6 +177,8 @@ def _leaf(node: Node, type_: Type, path: str) -> Encode | None:
             return _single(path) if node.kind == "float" else float
         case "enum" if type_ == types.VARCHAR:
             return _symbol(node, path)
+        case "enum" if type_ in (types.INTEGER, types.BIGINT) and "names" in node.attributes:
+            return lambda value: _within_int(value, path)
         case "bytes" | "fixed":
             return _bytes(node, type_, path)
         case "string":
@@ -260,11 +268,22 @@ def _symbol(node: Node, path: str) -> Encode:
         symbols = {name: number for number, name in names.items()}
 
     def encode(value: str) -> Any:
+        if names is not None and value not in symbols and _DIGITS.fullmatch(value):
+            return _within_int(int(value), path)
         if value not in symbols:
             raise ValueError(f"{path}: {value!r} is not a value of the enumeration")
         return symbols[value]
 
     return encode
+
+
+_DIGITS = re.compile(r"-?\d{1,10}", re.ASCII)
+
+
+def _within_int(value: int, path: str) -> int:
+    if not -(2**31) <= value < 2**31:
+        raise ValueError(f"{path}: {value} is out of range for an enumeration")
+    return value
 
 
 def _bytes(node: Node, type_: Type, path: str) -> Encode | None:
