@@ -220,7 +220,7 @@ def test_statements_run_in_order_with_a_result_each(window: Window, table: str) 
     expect(window.page.locator(".cm-lintRange-error")).to_have_text("nope")
     window.page.keyboard.press("Tab")
     results.nth(2).click()
-    expect(window.page.locator(".content")).to_contain_text("No rows.")
+    expect(window.page.locator(".content")).to_contain_text("No rows")
     window.page.keyboard.press("ArrowRight")
     window.page.keyboard.press("ArrowRight")
     expect(window.page.locator(".status")).to_have_text("Not run, as statement 4 failed.")
@@ -635,6 +635,21 @@ def test_the_page_of_a_table_shows_its_seam_as_it_moves(
     assert before.inner_text().startswith("2 of 42")
     stack.produce(table, [{"id": 42, "text": "new"}])
     window.page.get_by_text("3 of 43 offsets are only in the log").wait_for()
+
+
+@pytest.mark.prove
+def test_the_page_of_a_table_says_what_files_say_of_its_columns(
+    window: Window, stack: Stack, name: str
+) -> None:
+    stack.create_topic(name, 1)
+    stack.create_table(name, "id bigint, text varchar")
+    stack.produce(name, [{"id": 9007199254740993}, {"id": 2, "text": "b"}, {"id": 3}])
+    stack.tier(name)
+    window.open(f"#/t/lake/default/{name}")
+    rows = window.page.get_by_role("region", name="Columns").get_by_role("row")
+    expect(rows.nth(1)).to_contain_text("9007199254740993")
+    expect(rows.nth(2)).to_contain_text("66.7 %")  # 0.6666666666666666: digits, but no whole number
+    assert window.barriers() == []
 
 
 @pytest.mark.prove

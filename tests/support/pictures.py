@@ -22,6 +22,8 @@ from support.stack import Stack
 IMAGES = pathlib.Path(__file__).parents[2] / "docs" / "images"
 SIZE: ViewportSize = {"width": 1280, "height": 800}
 BATCHES, BATCH, TAIL = 5, 400, 180
+COMING_S = 14
+"""Seconds for which orders come while the page of the table is open."""
 BY_DAY = """SELECT date(placed_at) AS day, channel, round(sum(amount), 2) AS revenue
 FROM orders
 GROUP BY 1, 2
@@ -67,7 +69,7 @@ def fill(stack: Stack) -> None:
     stack.produce("orders", rows[BATCHES * BATCH :])
 
 
-def draw(window: Window) -> None:
+def draw(window: Window, stack: Stack) -> None:
     """Takes the pictures."""
     page = window.page
     window.open()
@@ -88,7 +90,9 @@ def draw(window: Window) -> None:
     page.locator(".scan").first.wait_for()
     _save(page, "plan")
     window.open("#/t/lake/default/orders")
-    page.get_by_role("img", name="offsets a second").wait_for()
+    for second, order in zip(range(COMING_S), orders(), strict=False):
+        stack.produce("orders", [order] * (3 + second * 5 % 7))
+        page.wait_for_timeout(1000)
     _save(page, "table")
 
 
@@ -108,7 +112,7 @@ def main() -> None:
         gateway = opened.enter_context(contextlib.closing(Gateway(stack.config)))
         browser = opened.enter_context(chromium())
         page = browser.new_page(viewport=SIZE, color_scheme="light")
-        draw(Window(page, gateway.url))
+        draw(Window(page, gateway.url), stack)
 
 
 if __name__ == "__main__":

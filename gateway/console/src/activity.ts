@@ -37,11 +37,11 @@ abstract class Listing {
       if (number !== this.number) return;
       this.list.replaceChildren(problemBox(named(error)));
     }
-    this.timer = window.setTimeout(() => void this.again(), LIVE_MS);
+    if (this.isLive) this.timer = window.setTimeout(() => void this.again(), LIVE_MS);
   }
 
   private async again(): Promise<void> {
-    if (document.hidden || !this.isLive) this.timer = window.setTimeout(() => void this.again(), LIVE_MS);
+    if (document.hidden) this.timer = window.setTimeout(() => void this.again(), LIVE_MS);
     else await this.show();
   }
 

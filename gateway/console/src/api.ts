@@ -262,7 +262,8 @@ export class Api {
 
 /** JSON whose long whole numbers, such as the ids of snapshots, are texts: here they would lose digits. */
 function exact(json: string): string {
-  return json.replace(/"(?:[^"\\]|\\.)*"|-?\d{16,}(?![\d.eE])/g, (found) => (found.startsWith('"') ? found : `"${found}"`));
+  const token = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+  return json.replace(token, (number) => (/^-?\d{16,}$/.test(number) ? `"${number}"` : number));
 }
 
 function problem(body: string, answer: Response): Problem {

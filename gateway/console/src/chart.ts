@@ -149,7 +149,7 @@ export class Chart {
   private changed(): void {
     const along = this.columns[this.over];
     const isCategory = this.isBars || !isScale(along);
-    const found = this.rows.flatMap((row, number) => {
+    const drawable = this.rows.flatMap((row, number) => {
       const name = along ? (row[this.over] ?? "NULL") : String(number + 1);
       const y = row[this.of] === null ? NaN : Number(row[this.of]);
       const x = isCategory ? 0 : isTime(along) ? instant(name) : Number(name);
@@ -157,7 +157,7 @@ export class Chart {
       return Number.isFinite(x) && Number.isFinite(y) ? [{ name, x, y, series }] : [];
     });
     const sizes = new Map<string, number>();
-    for (const { series, y } of found) sizes.set(series, (sizes.get(series) ?? 0) + Math.abs(y));
+    for (const { series, y } of drawable) sizes.set(series, (sizes.get(series) ?? 0) + Math.abs(y));
     const largest = new Set([...sizes].sort((one, other) => other[1] - one[1]).slice(0, SERIES_MAX).map(([name]) => name));
     this.series = [...sizes.keys()].filter((name) => largest.has(name));
     const numbers = new Map(this.series.map((name, number) => [name, number]));
@@ -165,7 +165,7 @@ export class Chart {
     this.isAmbiguous = false;
     const places = new Map<string, number>();
     const met = new Map<string, number>();
-    this.points = found.flatMap(({ name, x, y, series }) => {
+    this.points = drawable.flatMap(({ name, x, y, series }) => {
       const number = numbers.get(series);
       if (number === undefined) return [];
       const pair = JSON.stringify([name, series]);
@@ -179,7 +179,7 @@ export class Chart {
       return [{ name, x: places.get(key)!, y, series: number }];
     });
     this.points.sort((one, other) => one.x - other.x || one.series - other.series);
-    this.tell(found.length, sizes.size);
+    this.tell(drawable.length, sizes.size);
   }
 
   private tell(drawable: number, allSeries: number): void {

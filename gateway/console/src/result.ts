@@ -44,6 +44,8 @@ export class Result {
   private chart: HTMLElement | null = null;
   private choices: Choices = {};
   private isClosed = false;
+  /** What is said in the place of rows. */
+  private note = "It has not been run.";
   private live = 0;
   private refresh = 0;
   private refreshS = 0;
@@ -96,8 +98,9 @@ export class Result {
 
   /** Says why it is not run. */
   skip(why: string): void {
+    this.note = why;
     this.status.replaceChildren(why);
-    this.content.replaceChildren(h("p", { class: "empty" }, why));
+    this.show();
   }
 
   async cancel(): Promise<void> {
@@ -119,6 +122,8 @@ export class Result {
   }
 
   private async follow(begin: () => Promise<Manifest>): Promise<boolean> {
+    this.note = "";
+    this.show();
     try {
       let manifest = await begin();
       for (;;) {
@@ -181,7 +186,7 @@ export class Result {
   private async again(): Promise<void> {
     if (this.isClosed || this.refreshS === 0) return;
     try {
-      if (!document.hidden && !this.isRunning) {
+      if (!document.hidden && this.element.offsetParent !== null) {
         let manifest = await this.api.submit(`${OWN}\n${this.part.text}`);
         while (!ENDED.has(manifest.state) && !this.isClosed) manifest = await this.api.manifest(manifest.statement_id, POLL_S);
         if (this.isClosed) return;
@@ -221,7 +226,7 @@ export class Result {
     this.drawActions();
     if (this.problem) this.content.replaceChildren(this.problemBox(this.problem));
     else if (this.tab === "plan") void this.showPlan();
-    else if (!this.grid || !this.manifest) this.content.replaceChildren();
+    else if (!this.grid || !this.manifest) this.content.replaceChildren(h("p", { class: "empty" }, this.note));
     else if (this.tab === "rows") this.showRows(this.grid);
     else if (this.tab === "chart") void this.showChart();
     else this.content.replaceChildren(receipt(this.manifest.receipt ?? {}));
@@ -294,8 +299,10 @@ export class Result {
   private showRows(grid: Grid): void {
     const { update_type: update } = this.manifest!;
     const isEmpty = grid.rowCount === 0;
-    const why = update ? "Done. This kind of statement returns no rows." : "No rows. The statement ran, and nothing matched.";
+    const why = update ? "Done. This kind of statement returns no rows." : "No rows: the statement ran, and returned none.";
+    const hadFocus = this.content.contains(document.activeElement);
     this.content.replaceChildren(...(isEmpty && update ? [] : [grid.element]), ...(isEmpty ? [h("p", { class: "empty" }, why)] : []));
+    if (hadFocus) grid.element.focus();
     this.content.classList.toggle("without-rows", isEmpty);
     grid.draw();
     grid.scrollBack();
@@ -310,7 +317,11 @@ export class Result {
         ? new Chart(manifest!.columns, rows, grid!.rowCount, this.choices).element
         : h("p", { class: "empty" }, "A chart needs rows, and a column of numbers.");
     }
-    if (this.tab === "chart") this.content.replaceChildren(this.chart);
+    if (this.tab !== "chart") return;
+    const focused = this.content.contains(document.activeElement) ? document.activeElement : null;
+    if (focused instanceof HTMLSelectElement) return; // a list may be open; the next refresh draws it
+    this.content.replaceChildren(this.chart);
+    if (focused) this.chart.querySelector<HTMLElement>(".plot")?.focus();
   }
 
   private async showPlan(times = LIVE_TIMES): Promise<void> {
@@ -349,10 +360,10 @@ export class Result {
   private async download(form: "csv" | "parquet"): Promise<void> {
     const { grid, manifest } = this;
     if (!grid || !manifest) return;
-    const told = (share: number): void => this.status.replaceChildren(`Fetching rows: ${Math.round(share * 100)} %`);
+    const report = (share: number): void => this.status.replaceChildren(`Fetching rows: ${Math.round(share * 100)} %`);
     try {
       if (form === "parquet") this.status.replaceChildren("Fetching rows …");
-      const blob = form === "csv" ? await grid.csv(told) : await this.api.file(manifest.statement_id, form);
+      const blob = form === "csv" ? await grid.csv(report) : await this.api.file(manifest.statement_id, form);
       save(blob, `${manifest.statement_id}.${form}`);
       this.tell(manifest);
     } catch (error) {

@@ -104,7 +104,7 @@ export class Runs {
 
   private chip(result: Result, number: number): HTMLElement {
     const isShown = result === this.shown;
-    const line = result.part.text.replaceAll(/\s+/g, " ");
+    const line = result.part.text.replace(/^(\s|--.*\n|\/\*[^]*?\*\/)+/, "").replaceAll(/\s+/g, " ");
     const title = line.length > TITLE_CHARACTERS ? `${line.slice(0, TITLE_CHARACTERS - 1)}…` : line;
     return h(
       "button",

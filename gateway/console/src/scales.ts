@@ -44,10 +44,16 @@ export function moments(low: number, high: number, most: number): Moments {
 }
 
 const SHORT = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, notation: "compact" });
+const ROUGH = new Intl.NumberFormat("en", { notation: "compact" });
 const EXACT = new Intl.NumberFormat("en", { maximumFractionDigits: 6 });
 
 export function short(value: number): string {
   return SHORT.format(Object.is(value, -0) ? 0 : value);
+}
+
+/** A number in a few characters. */
+export function rough(value: number): string {
+  return ROUGH.format(value);
 }
 
 export function exact(value: number): string {

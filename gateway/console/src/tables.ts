@@ -8,7 +8,7 @@ import { age, button, count, h, plural, quoted } from "./dom";
 import type { Names } from "./editor";
 import { flow, legend, seam, tiering, type Commit, type Partition, type Sample } from "./pictures";
 import { named, ours, problemBox } from "./problems";
-import { exact, short } from "./scales";
+import { exact, rough } from "./scales";
 
 const LIVE_MS = 2000;
 const SAMPLE = 50;
@@ -158,7 +158,7 @@ export class Tree {
       try {
         const [row] = await this.api.rows<{ tail: number | null }>(`SELECT sum(tail) AS tail FROM ${full(table, "$seam")}`);
         const tail = row?.tail ?? 0;
-        this.tails.set(full(table), tail > 0 ? [short(tail), `${count(tail)} only in the log`] : ["", "all in files"]);
+        this.tails.set(full(table), tail > 0 ? [rough(tail), `${count(tail)} only in the log`] : ["", "all in files"]);
       } catch (error) {
         this.tails.set(full(table), ["!", named(error).code]);
       }
@@ -306,7 +306,8 @@ export class TablePage {
       const share = (fraction: number | null | undefined): string => (typeof fraction === "number" ? `${exact(Math.round(1000 * fraction) / 10)} %` : "");
       return rows.map((row) => {
         const own = by.get(String(row["Column"]));
-        return { ...row, "Nulls in files": share(own?.nulls_fraction), "Lowest in files": own?.low_value ?? "", "Highest in files": own?.high_value ?? "" };
+        const value = (text: string | null | undefined): string => (String(row["Type"]).startsWith("timestamp") ? iso(text ?? "") : (text ?? ""));
+        return { ...row, "Nulls in files": share(own?.nulls_fraction), "Lowest in files": value(own?.low_value), "Highest in files": value(own?.high_value) };
       });
     });
   }
@@ -379,6 +380,11 @@ export class TablePage {
     const made = h("details", { open: title !== "Sample" }, h("summary", {}, title), content);
     return made;
   }
+}
+
+/** A time as SHOW STATS has it, in the notation of results. */
+function iso(text: string): string {
+  return text.replace(" ", "T").replace(/ UTC$/, "Z");
 }
 
 /** How often tiering commits, and when it last did. */
