@@ -78,7 +78,7 @@ class Terminal:
         self._began = time.monotonic()
         self._shell: pexpect.spawn[bytes] = pexpect.spawn(
             "bash",
-            ["--norc", "--noprofile"],
+            ["--norc", "--noprofile", "--noediting"],
             cwd=str(folder),
             env={**environment, "PS1": prompt, "TERM": "xterm-256color"},
             dimensions=(ROWS, COLUMNS),
