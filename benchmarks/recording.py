@@ -117,7 +117,7 @@ def frames(steps: Sequence[Step], home: str) -> Iterator[Frame]:
         screen.write("\r\n")
         outputs = [o for o in step.outputs if _ESCAPE.sub("", o.data.decode(errors="replace"))]
         moments = [*(o.at_s for o in outputs[1:]), step.ended_s]
-        for output, later in zip(outputs, moments, strict=True):
+        for output, later in zip(outputs, moments, strict=False):
             screen.write(output.data.decode(errors="replace").replace(home, "~"))
             yield Frame(screen.shown(), min(PAUSE_S_MAX, max(0.1, later - output.at_s)))
         if screen.lines[-1]:
@@ -158,7 +158,9 @@ def svg(shown: Sequence[Frame]) -> str:
 def _text(row: int, line: str) -> str:
     kind = ' class="p"' if line.startswith("$ ") else ""
     y = _PADDING + (row + 0.75) * _LINE_HEIGHT
-    return f'<text x="{_PADDING}" y="{y:.0f}"{kind}>{html.escape(line, quote=False)}</text>'
+    # an address that is shown must not look like one from which something is loaded
+    shown = html.escape(line, quote=False).replace("://", ":&#47;/")
+    return f'<text x="{_PADDING}" y="{y:.0f}"{kind}>{shown}</text>'
 
 
 def main() -> None:
