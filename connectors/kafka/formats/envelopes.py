@@ -122,29 +122,34 @@ _DEBEZIUMS = (
     Beside("databaseName", others=("source",)),  # changes of schemas
     Beside("ts_ms", lacks=("source", "before", "after")),  # heartbeats
 )
-_QLIKS_OPERATIONS: Mapping[str, Any] = {
-    "writes": frozenset({"REFRESH", "INSERT", "UPDATE"}),
-    "deletes": frozenset({"DELETE"}),
-    "truncates": frozenset(),
-    "nothing": frozenset(),
-    "refused": frozenset(),
-    "deletes_may_have_row": True,
-}
+_DEBEZIUM = Envelope(
+    operation="op",
+    row="after",
+    before="before",
+    old="before",
+    writes=frozenset("cur"),
+    deletes=frozenset("d"),
+    truncates=frozenset("t"),
+    nothing=frozenset("m"),
+    refused=frozenset(),
+    absent=Absent("__debezium_unavailable_value"),
+    besides=_DEBEZIUMS,
+)
+_QLIK = Envelope(
+    operation="headers.operation",
+    row="data",
+    before="beforeData",
+    old="beforeData",
+    writes=frozenset({"REFRESH", "INSERT", "UPDATE"}),
+    deletes=frozenset({"DELETE"}),
+    truncates=frozenset(),
+    nothing=frozenset(),
+    refused=frozenset(),
+    deletes_may_have_row=True,
+)
 
 ENVELOPES: Mapping[str, Envelope] = {
-    "debezium": Envelope(
-        operation="op",
-        row="after",
-        before="before",
-        old="before",
-        writes=frozenset("cur"),
-        deletes=frozenset("d"),
-        truncates=frozenset("t"),
-        nothing=frozenset("m"),
-        refused=frozenset(),
-        absent=Absent("__debezium_unavailable_value"),
-        besides=_DEBEZIUMS,
-    ),
+    "debezium": _DEBEZIUM,
     "maxwell": Envelope(
         operation="type",
         row="data",
@@ -170,18 +175,8 @@ ENVELOPES: Mapping[str, Envelope] = {
         refused=frozenset({"ERASE", "RENAME", "ALTER"}),
         is_listed=True,
     ),
-    "debezium_mongodb": Envelope(
-        operation="op",
-        row="after",
-        before="before",
-        old="before",
-        writes=frozenset("cur"),
-        deletes=frozenset("d"),
-        truncates=frozenset(),
-        nothing=frozenset("m"),
-        refused=frozenset(),
-        besides=_DEBEZIUMS,
-        rewritten=mongodb.plain_change,
+    "debezium_mongodb": dataclasses.replace(
+        _DEBEZIUM, truncates=frozenset(), absent=None, rewritten=mongodb.plain_change
     ),
     "mongodb": Envelope(
         operation="operationType",
@@ -227,21 +222,15 @@ ENVELOPES: Mapping[str, Envelope] = {
         nothing=frozenset(),
         refused=frozenset(),
     ),
-    "qlik": Envelope(
+    "qlik": dataclasses.replace(
+        _QLIK,
         operation="message.headers.operation",
         row="message.data",
         before="message.beforeData",
         old="message.beforeData",
         besides=(Beside("type", frozenset({"MD"})),),  # of metadata
-        **_QLIKS_OPERATIONS,
     ),
-    "qlik_data": Envelope(  # without the envelope around messages
-        operation="headers.operation",
-        row="data",
-        before="beforeData",
-        old="beforeData",
-        **_QLIKS_OPERATIONS,
-    ),
+    "qlik_data": _QLIK,  # without the envelope around messages
 }
 """All kinds of envelopes, by their names in `envelope`."""
 
