@@ -303,9 +303,21 @@ def test_rows_and_charts_are_refreshed_as_often_as_somebody_says(
     expect(window.page.get_by_label("Kind of chart")).to_have_value("scatter")
     assert window.page.url == link  # whose result is the one that was run
     window.page.get_by_label("Refresh rows and chart").select_option("Refresh: off")
+    window.page.get_by_role("tab", name="Receipt").click()
+    window.page.get_by_role("button", name="Read at this token").click()
+    pinned = window.page.get_by_role("button", name="Take back token")
+    pinned.wait_for()
+    stack.produce(name, [{"id": 5, "text": "e"}])
+    for count in (4, 5):
+        window.run(f"SELECT count(*) FROM {name}")
+        window.status("1 row")
+        window.page.get_by_role("tab", name="Rows").click()
+        assert window.cells() == [[str(count)]]
+        if count == 4:
+            pinned.click()
     window.open("#/history")
     told = window.page.locator(".history .statement").all_inner_texts()
-    assert sum(name in statement for statement in told) == 1
+    assert sum(f"SELECT text, id FROM {name}" in statement for statement in told) == 1
 
 
 @pytest.mark.prove

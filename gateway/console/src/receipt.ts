@@ -1,8 +1,9 @@
 // What a result reflects, for people: engine, rows of each tier, the seam of each table, the token.
 
 import type { Receipt } from "./api";
-import { bytes, copy, count, h, plural } from "./dom";
+import { button, bytes, copy, count, h, plural } from "./dom";
 import { legend, seam } from "./pictures";
+import { ours, problemBox } from "./problems";
 
 interface Read {
   table: string[];
@@ -19,7 +20,8 @@ interface Read {
   earlier_logs?: number | null;
 }
 
-export function receipt(found: Receipt): HTMLElement {
+/** Shows a receipt; `pin` has the session read the same rows as a token from then on. */
+export function receipt(found: Receipt, pin: (token: string) => Promise<unknown>): HTMLElement {
   if (!found.engine) return h("p", { class: "muted" }, "A statement that reads tables leaves a receipt.");
   const tables = (found["tables"] ?? []) as Read[];
   const token = typeof found["token"] === "string" ? found["token"] : null;
@@ -31,10 +33,10 @@ export function receipt(found: Receipt): HTMLElement {
     h(
       "dl",
       { class: "facts" },
-      ...fact("as of", `${String(found.as_of ?? "")} (${String(found["freshness"] ?? "")})`),
+      ...fact("as of", `${String(found.as_of ?? "").replace("+00:00", "Z")} (${String(found["freshness"] ?? "")})`),
       ...tier("cold", found.rows_cold, found.bytes_cold, "files"),
       ...tier("hot", found.rows_hot, found.bytes_hot, "the log"),
-      ...(token ? fact("token", tokenButton(token), " the same rows again, whatever has been tiered since") : []),
+      ...(token ? fact("token", tokenButton(token), " ", pinButton(token, pin), " the same rows again, whatever has been tiered since") : []),
     ),
     hasLog && legend(false),
     ...tables.map(table),
@@ -80,4 +82,14 @@ function tokenButton(token: string): HTMLElement {
     void copy(token).then((worked) => (button.textContent = worked ? "Copied" : "Not copied"));
   });
   return button;
+}
+
+function pinButton(token: string, pin: (token: string) => Promise<unknown>): HTMLElement {
+  const made = button("Read at this token", "The statements of this tab read these rows, until the token is taken back beside the editor", () => {
+    pin(token).then(
+      () => (made.textContent = "The session reads at it"),
+      (error: unknown) => made.replaceWith(problemBox(ours(error))),
+    );
+  });
+  return made;
 }

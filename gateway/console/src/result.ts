@@ -229,7 +229,7 @@ export class Result {
     else if (!this.grid || !this.manifest) this.content.replaceChildren(h("p", { class: "empty" }, this.note));
     else if (this.tab === "rows") this.showRows(this.grid);
     else if (this.tab === "chart") void this.showChart();
-    else this.content.replaceChildren(receipt(this.manifest.receipt ?? {}));
+    else this.content.replaceChildren(receipt(this.manifest.receipt ?? {}, (token) => this.api.ask(`SET SESSION token = '${token}'`)));
   }
 
   /** A problem, with its position as the editor counts. */
