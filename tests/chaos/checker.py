@@ -190,6 +190,8 @@ class Log:
     def newest(self, partition: int, ends: range, key: str) -> Column:
         """The newest record of each key, of those in a range of offsets; a null deletes its key.
 
+        Bad records, and those that describe no row, change nothing.
+
         Args:
             partition: The partition.
             ends: The range.
@@ -199,7 +201,7 @@ class Log:
             self._in_order[partition] = sorted(self._records.get(partition, {}).items())
         found: dict[str, tuple[int, int]] = {}
         for offset, (id_, its_key) in self._in_order[partition]:
-            if offset not in ends or (key and its_key != key):
+            if id_ == BAD_ID or offset not in ends or (key and its_key != key):
                 continue
             found[its_key] = (offset, id_)
         rows = sorted(row for row in found.values() if row[1] != NO_ID)

@@ -243,8 +243,8 @@ def headers_of(message: Message) -> int:
 
 
 def id_of(body: Any) -> int:
-    """The id in a record; `BAD_ID` for one that is none of ours."""
+    """The id in a record, or in a change; `BAD_ID` for one that is none of ours."""
     try:
-        return int(body["id"])
-    except (ValueError, TypeError, KeyError):
+        return int(body.get("after", body)["id"])
+    except (AttributeError, ValueError, TypeError, KeyError):
         return BAD_ID

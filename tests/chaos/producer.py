@@ -27,6 +27,18 @@ _IN_FLIGHT_MAX = 300
 _HANG_MS = 2_500
 
 
+_BESIDE_CHANGES: tuple[tuple[bytes, bytes | None], ...] = (
+    (b'{"ts_ms": 1700000000000}', b'{"serverName": "chaos"}'),
+    (b'{"status": "BEGIN", "id": "571:1", "ts_ms": 1}', None),
+    (b'{"status": "END", "id": "571:1", "event_count": 2, "ts_ms": 1}', b'{"id": "571:1"}'),
+    (b'{"source": {}, "databaseName": "chaos", "ddl": "CREATE TABLE t", "ts_ms": 1}', None),
+    (b'{"op": "u", "before": null, "after": null, "ts_ms": 1}', b"k1"),
+    (b'{"op": "c", "after": {"id": "none"}, "ts_ms": 1}', b"k2"),
+    (b"{", b"k3"),
+)
+"""Values and keys of what is not a change that a table can show: beside changes, or bad."""
+
+
 def say(*events: Event) -> None:
     """Writes events out, at once."""
     sys.stdout.write("".join(to_line(event) for event in events))
@@ -40,6 +52,7 @@ class Sender:
         servers: The broker.
         ids: Gives ids.
         states: Topics in which a record without a value deletes its key.
+        captured: Topics of changes, in which other records are, too.
         value: Makes the value of an id, with a text in it.
         settings: Further settings of the client.
     """
@@ -50,11 +63,13 @@ class Sender:
         ids: Iterator[int],
         states: Collection[str] = (),
         value: Callable[[int, str], bytes] = value_of,
+        captured: Collection[str] = (),
         **settings: Any,
     ) -> None:
         self._ids = ids
         self._states = states
         self._value = value
+        self._captured = captured
         self.client = Producer(
             {
                 "bootstrap.servers": servers,
@@ -77,9 +92,14 @@ class Sender:
         for record in sent:
             if record.topic in self._states and chance.random() < _DELETES:
                 self.client.produce(record.topic, None, key=f"k{chance.randrange(KEYS)}")
+            value = self._value(record.id, f"r{record.id % 97}")
+            if record.topic in self._captured:
+                value = b'{"op": "c", "before": null, "after": %s, "ts_ms": 1}' % value
+                if chance.random() < _DELETES:
+                    self.client.produce(record.topic, *chance.choice(_BESIDE_CHANGES))
             self.client.produce(
                 record.topic,
-                self._value(record.id, f"r{record.id % 97}"),
+                value,
                 key=f"k{chance.randrange(KEYS)}",
                 on_delivery=_delivered(record.id),
             )
@@ -103,7 +123,7 @@ def run_plain(spec: dict[str, Any], ids: Iterator[int], chance: random.Random) -
         (topic,) = spec["topics"]
         value = Climber(spec["registry"], topic, spec["ladder"], chance).value
     while True:
-        sender = Sender(spec["servers"], ids, spec["states"], value)
+        sender = Sender(spec["servers"], ids, spec["states"], value, spec["captured"])
         try:
             _send(sender, spec, chance)
         except KafkaException as error:

@@ -42,6 +42,7 @@ from chaos.stack import ChaosStack
 from chaos.tables import (
     ADOPTED,
     ALL,
+    CAPTURED,
     COMPACTED,
     COMPACTED_STATES,
     EVOLVING,
@@ -166,6 +167,7 @@ class Run:
             self._producer("plain", [PLAIN.topic, SKIPPING.topic], 0.2),
             self._producer("plain", [FOREIGN.topic, COMPACTED.topic], 0.25),
             self._producer("plain", [STATES.topic, COMPACTED_STATES.topic, ADOPTED.topic], 0.25),
+            self._producer("plain", [CAPTURED.topic], 0.3),
             self._producer("transactional", [TRANSACTIONAL.topic], 0.25),
             self._producer("transactional", [TRANSACTIONAL.topic, STATES.topic], 0.35),
             *(self._producer("plain", [EVOLVING.topic], 0.6) for _ in range(2)),
@@ -234,6 +236,7 @@ class Run:
                 "mode": mode,
                 "topics": topics,
                 "states": [table.topic for table in ALL if table.is_upsert],
+                "captured": [table.topic for table in ALL if table.envelope],
                 "registry": self._arena.registry.url if EVOLVING.topic in topics else "",
                 "ladder": self._seed,
                 "name": f"chaos-{number}",

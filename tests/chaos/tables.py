@@ -3,7 +3,8 @@
 Most must stay exact through everything. Some are sacrificed: `doomed`, whose topic is deleted and
 recreated, and `trimmed`, whose log loses records that were never tiered, and into which others copy
 records, too. `quiet` has a tail that is never tiered, and no new records at all. `states` and
-`compacted_states` are upsert tables. `adopted` and `handed` are filled by another writer,
+`compacted_states` are upsert tables, and so is `captured`, over changes with heartbeats and bad
+ones among them. `adopted` and `handed` are filled by another writer,
 `chaos.sink`: the first was made for it, the second began as a table of ours. The columns of
 `evolving` follow the schemas of its records; into `unfit` come some that no columns of it can
 follow.
@@ -43,6 +44,7 @@ class Table:
         has_transactions: Whether transactional producers write to it.
         properties: Further table properties.
         is_upsert: Whether it is the newest record of each key.
+        envelope: What its records are wrapped in, if they are changes.
         provider: Says how far another writer has filled it; empty where Seamline fills it.
         places: Its columns for partition and offset.
         format: How its values are written; the columns of any but `json` follow their schemas.
@@ -58,6 +60,7 @@ class Table:
     has_transactions: bool = False
     properties: tuple[tuple[str, str], ...] = ()
     is_upsert: bool = False
+    envelope: str = ""
     provider: str = ""
     places: tuple[str, str] = ("_kafka_partition", "_kafka_offset")
     format: str = "json"
@@ -87,6 +90,7 @@ QUIET = Table("quiet", "quiet")
 
 STATES = Table("states", "states", has_transactions=True, is_upsert=True)
 COMPACTED_STATES = Table("compacted_states", "compacted_states", is_upsert=True)
+CAPTURED = Table("captured", "captured", policy="skip", is_upsert=True, envelope="debezium")
 ADOPTED = Table("adopted", "copied", provider="columns", places=("k_partition", "k_offset"))
 HANDED = Table("handed", "copied", provider="fluss")
 SINK = (ADOPTED, HANDED)
@@ -97,7 +101,7 @@ SACRIFICED = (DOOMED, TRIMMED, UNFIT)
 
 ALL = (
     *(PLAIN, TRANSACTIONAL, SKIPPING, NULLING, COMPACTED, FOREIGN, DOOMED, TRIMMED, QUIET),
-    *(STATES, COMPACTED_STATES, *SINK, EVOLVING, UNFIT),
+    *(STATES, COMPACTED_STATES, CAPTURED, *SINK, EVOLVING, UNFIT),
 )
 ODD_TIMES = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"}
 """Of a topic: it takes records of any time, and forgets none for it."""
@@ -142,7 +146,8 @@ def create(stack: ChaosStack, table: Table, topic_id: str, recorder: Recorder) -
         definition = dataclasses.replace(
             definition,
             columns=tables.parse_fields(f"k varchar, {COLUMNS}"),
-            mode="upsert",
+            mode="changelog" if table.envelope else "upsert",
+            envelope=table.envelope,
             primary_key=("k",),
             columns_from=("k = key",),
         )

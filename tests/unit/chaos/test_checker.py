@@ -483,6 +483,7 @@ def test_compaction_may_drop_only_what_was_replaced() -> None:
 def test_an_upsert_table_is_the_newest_record_of_each_key() -> None:
     opened = TableOpened(TABLE, TOPIC_ID, {0: 0}, "fail", 1, 1, is_upsert=True)
     records = [(0, 1, "a"), (1, 2, "b"), (2, 3, "a"), (3, NO_ID, "b"), (4, 4, "b")]
+    records += [(5, BAD_ID, "a"), (6, BAD_ID, "")]
     log = Logged(TOPIC, TOPIC_ID, 0, records, 2)
 
     def found(end: int, *rows: tuple[int, int], key: str = "") -> set[str]:
@@ -496,6 +497,7 @@ def test_an_upsert_table_is_the_newest_record_of_each_key() -> None:
     assert found(4, (2, 3)) == set()
     assert found(5, (2, 3), (4, 4)) == set()
     assert found(5, (2, 3), key="a") == set()
+    assert found(7, (2, 3), (4, 4)) == set(), "bad records, and heartbeats"
     assert found(3, (0, 1), (1, 2), (2, 3)) == {"not asked for"}, "what was replaced is gone"
     assert found(3, (0, 1), (1, 2)) == {"not asked for", "hole"}
     assert found(4, (1, 2), (2, 3)) == {"not asked for"}, "a deleted key has come back"
