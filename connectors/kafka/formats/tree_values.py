@@ -58,7 +58,9 @@ def _converter(node: Node, type_: Type, path: str) -> Convert:
     match node.kind, type_:
         case "null", _:
             return lambda _: None
-        case kind, types.VARCHAR if node.spelling.json_text and kind not in _TEXTS:
+        case kind, types.VARCHAR if node.spelling.json_text and (
+            kind not in _TEXTS or node.logical == "decimal"
+        ):
             return texts(node, lambda leaf, own: converter(leaf, own, path))
         case "record", Row(fields):
             return _record(node, fields, path)
@@ -275,6 +277,8 @@ def _plain(node: Node, type_: Type, path: str) -> Convert:
     match node.kind:
         case "enum" if "names" in node.attributes and type_ in (types.VARCHAR, json_values.WORD):
             return lambda value: _name(value, node.attributes["names"])
+        case "enum" if isinstance(type_, types.Timestamp):
+            return _unlike(node, type_, path)  # no number of an enum is a time
         case "long" if node.logical == "unsigned" and type_ == types.VARCHAR:
             return str
         case "bytes" | "fixed" if isinstance(type_, Varbinary):
