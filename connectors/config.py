@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import urllib.parse
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -205,10 +205,15 @@ def _is_confidential(url: str) -> bool:
 
 
 class SchemaRegistryConfig(Settings):
-    """How to reach a schema registry that speaks Confluent's API."""
+    """How to reach a schema registry."""
 
+    type: Literal["confluent", "glue", "azure"] = "confluent"
+    """`confluent` for Confluent's API, which most registries speak; `glue` for AWS Glue; `azure`
+    for Azure Schema Registry."""
     url: str = ""
-    """Its address, including the path of that API if there is one."""
+    """Its address, including the path of Confluent's API if there is one; `glue` needs none."""
+    region: str = ""
+    """The region, for `glue`."""
     username: str = ""
     """User name for HTTP basic authentication, or an API key."""
     password: str = Field(default="", repr=False)
@@ -235,9 +240,27 @@ class SchemaRegistryConfig(Settings):
                 raise refused("must be https, because tokens are sent there", "url")
         return self
 
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        is_confidential = not self.url or _is_confidential(self.url)
+        if self.type == "glue":
+            if not self.region:
+                raise refused("is missing; the type glue needs it", "region")
+            if self.login or self.token or self.username:
+                raise refused("uses the AWS credentials of the process, no other login", "type")
+        elif self.region:
+            raise refused("is a setting of the type glue", "region")
+        if self.type == "azure" and not (self.url and (self.login or self.token)):
+            raise refused("is missing; the type azure needs url, and login or token", "url")
+        if self.type != "confluent" and not is_confidential:
+            raise refused("must be https, except on loopback", "url")
+        return self
+
     @property
     def address(self) -> str:
         """Its address without the credentials in it and without trailing slashes."""
+        if self.type == "glue" and not self.url:
+            return f"https://glue.{self.region}.amazonaws.com"
         return re.sub("(?<=://)[^/]*@", "", self.url).rstrip("/")
 
     @property

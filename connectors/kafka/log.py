@@ -42,7 +42,8 @@ from seamline.connectors.kafka.cluster import (
     named_error,
     passes,
 )
-from seamline.connectors.kafka.formats.schemas import Schemas, registry
+from seamline.connectors.kafka.formats.registries import registry
+from seamline.connectors.kafka.formats.schemas import Schemas
 from seamline.connectors.kafka.lanes import Lanes, LaneSubscription
 from seamline.connectors.kafka.messages import MESSAGES_MAX, Arrivals, raw_batch
 from seamline.connectors.kafka.positions import assign

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from seamline.connectors.kafka.formats.bad_records import decoder_of
-from seamline.connectors.kafka.formats.schemas import registry
+from seamline.connectors.kafka.formats.registries import registry
 from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.seam.encoding import KEY, VALUE
 from seamline.seam.records import DecoderSpec

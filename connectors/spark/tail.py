@@ -106,7 +106,7 @@ def decoded_tail(
     for key, value in cluster.java_properties.items():
         reader = reader.option(_SECURITY_PREFIX + key, value)
     records = reader.load().selectExpr(*RECORD)
-    registry = cluster.schema_registry if cluster.schema_registry.url else None
+    registry = cluster.schema_registry if cluster.schema_registry.address else None
     return records.mapInArrow(Decoding(spec, batch_id, registry), schema)
 
 

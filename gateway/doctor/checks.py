@@ -76,7 +76,7 @@ def of_the_outside(
     made: list[Check] = []
     for name, cluster in config.clusters.items():
         made.append(Check(_cluster(name), functools.partial(clusters.look, cluster, seconds)))
-        if cluster.schema_registry.url:
+        if cluster.schema_registry.address:
             ask = functools.partial(clusters.schema_registry, cluster, seconds)
             made.append(Check(f"Schema registry of {name}", ask))
     made += [

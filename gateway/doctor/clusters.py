@@ -17,7 +17,7 @@ from typing import Any
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.kafka import probing
 from seamline.connectors.kafka.clients import properties_of
-from seamline.connectors.kafka.formats.schemas import registry
+from seamline.connectors.kafka.formats.registries import registry
 from seamline.connectors.kafka.probing import Answer
 from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
 from seamline.gateway.deadline import StatementDeadline
@@ -32,7 +32,8 @@ _GIVEN = re.compile(
 )
 """How librdkafka's errors name a broker at its advertised address."""
 _SUBJECT = "seamline-doctor"
-"""A subject that no registry has; an answer to that effect shows that the registry works."""
+_ID = "00000000-0000-0000-0000-000000000000"
+"""A subject and an id that no registry has; such an answer shows that the registry works."""
 
 
 def look(config: ClusterConfig, seconds: float) -> Iterator[Finding]:
@@ -205,7 +206,10 @@ def schema_registry(config: ClusterConfig, seconds: float) -> Iterator[Finding]:
     """Checks whether the schema registry answers and accepts the login."""
     address = config.schema_registry.address
     try:
-        registry(config.schema_registry).within(StatementDeadline(seconds)).latest(_SUBJECT)
+        schemas = registry(config.schema_registry).within(StatementDeadline(seconds))
+        schemas.latest(_SUBJECT)
+        with contextlib.suppress(ValueError):
+            schemas.by_id(_ID)
     except SeamlineError as error:
         yield of_error(error)
     else:

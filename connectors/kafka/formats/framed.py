@@ -1,23 +1,19 @@
-"""Parts that say which schema they were written with.
+"""Parts that say which schema they were written with, each in the way of its registry.
 
-Either the part itself begins with the schema's id (a zero byte and the registry's number in four
-bytes), or a header of the record has it: Confluent's (`__key_schema_id`, `__value_schema_id`: a
-GUID after a byte that is one, or what would otherwise precede the part), or Apicurio's
-(`apicurio.key.contentId`, `apicurio.value.contentId`: the number in eight bytes). Without a
-registry, all parts are of the one schema that the table names, and nothing precedes them.
+Without a registry, all parts are of the one schema that the table names, and nothing precedes them.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
 
+from seamline.connectors.kafka.formats.confluent import PREFIX_BYTES, id_of
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts, Setting
+from seamline.connectors.kafka.formats.registries import bare, frame
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema, SchemaId
-from seamline.connectors.protocols.raw_records import Headers
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.sql.types import Field, to_arrow
 
@@ -148,9 +144,9 @@ def _of_one_schema(values: Parts) -> tuple[SchemaId, list[bytes | None]] | None:
     first = values[0] if values else None
     if first is None or len(first) < 5 or first[0]:
         return None
-    prefix = first[:5]
+    prefix = first[:PREFIX_BYTES]
     payloads: list[bytes | None] = [v[5:] for v in values if v is not None and v[:5] == prefix]
-    return (_schema_id(prefix), payloads) if len(payloads) == len(values) else None
+    return (id_of(prefix), payloads) if len(payloads) == len(values) else None
 
 
 class Unframed:
@@ -173,57 +169,4 @@ class Unframed:
 
 def unframed(values: Parts) -> list[bytes | None]:
     """Returns the parts without the ids before them."""
-    return [value[5:] if value and value[0] == 0 else value for value in values]
-
-
-def frame(
-    value: bytes, headers: Headers | None, part: str, kind: str = ""
-) -> tuple[SchemaId, bytes]:
-    """Returns the schema id of a part, and the part itself.
-
-    What follows the id in a header, such as the path to a Protobuf message, belongs to the part.
-
-    Args:
-        value: The part as the log holds it.
-        headers: The record's headers.
-        part: `key` or `value`.
-        kind: The kind of its schema, if only that kind will do.
-
-    Raises:
-        ValueError: it names no schema, or in an unknown way.
-    """
-    for header, content in reversed(headers or ()):
-        if header == f"__{part}_schema_id" and content is not None:
-            length = _LENGTHS.get(content[:1], len(content))
-            return _schema_id(content[:length]), content[length:] + value
-        if header.startswith(f"apicurio.{part}.") and content is not None:
-            return _of_apicurio(headers or (), part, kind), value
-    return _schema_id(value[:5]), value[5:]
-
-
-def _of_apicurio(headers: Headers, part: str, kind: str) -> SchemaId:
-    """Returns the id in Apicurio's headers; its global ids are not ids of Confluent's API."""
-    apicurio = {name.removeprefix(f"apicurio.{part}."): content for name, content in headers}
-    number = apicurio.get("contentId")
-    if number is None or len(number) != 8:
-        raise ValueError("its headers have no content id (apicurio.registry.use-id=contentId)")
-    if kind == "PROTOBUF" or apicurio.get("encoding") == b"JSON":
-        raise ValueError("its headers can be read only by Apicurio's own deserializer")
-    return int.from_bytes(number, "big")
-
-
-_LENGTHS = {b"\x00": 5, b"\x01": 17}
-"""Lengths of a number and of a GUID, by the byte before them, which is included."""
-
-
-def _schema_id(frame: bytes) -> SchemaId:
-    match frame[:1], len(frame):
-        case b"\x00", 5:
-            return int.from_bytes(frame[1:], "big")
-        case b"\x01", 17:
-            return str(uuid.UUID(bytes=frame[1:]))
-    raise ValueError(
-        f"no schema id before it, but {frame[:5].hex(' ') or 'nothing'}"
-        if len(frame) < 17
-        else "its header is not a schema id"
-    )
+    return [bare(value) if value else value for value in values]

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from seamline.connectors.kafka.formats import framed
+from seamline.connectors.kafka.formats import registries
 from seamline.connectors.kafka.formats.parts import AllHeaders, Parts, Setting
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema, SchemaId
 from seamline.connectors.kafka.formats.spelling import Spelling
@@ -229,7 +229,7 @@ def _named(setting: Setting, parts: Parts, headers: AllHeaders) -> Iterator[tupl
         if part is not None:
             try:
                 entry = headers[index] if headers else None
-                schema_id, payload = framed.frame(part, entry, setting.part)
+                schema_id, payload = registries.frame(part, entry, setting.part)
             except ValueError:
                 continue
             yield schema_id, payload

@@ -1,6 +1,7 @@
 """Schemas of records: where they are registered, and how they are looked up.
 
-A registry speaks Confluent's API, as Apicurio and Karapace also do. An id stands for the same
+Most registries speak Confluent's API, as Apicurio and Karapace also do; `registries` has the
+others. An id stands for the same
 schema forever, so each process requests it once; a known schema is used whether or not the registry
 answers. An id that the registry does not know makes every record with it bad, and is requested
 again a little later.
@@ -15,7 +16,6 @@ import base64
 import contextlib
 import copy
 import dataclasses
-import functools
 import itertools
 import json
 import threading
@@ -131,12 +131,6 @@ def schemas_of(log: object, deadline: Deadline) -> Schemas:
     return log.schemas.within(deadline) if isinstance(log, HasSchemas) else NoRegistry()
 
 
-@functools.lru_cache(maxsize=64)
-def registry(config: SchemaRegistryConfig | None) -> Schemas:
-    """Returns the registry of a cluster; one object per process, since it remembers answers."""
-    return SchemaRegistry(config) if config is not None and config.url else NoRegistry()
-
-
 _CONNECT_S, _READ_S = 3.0, 10.0
 _WAIT_S = 10.0
 """How long to wait for an answer, including redirects and retries."""
@@ -202,14 +196,19 @@ class SchemaRegistry:
         until, reason = self._unknown.get(schema_id, (0.0, ""))
         if time.monotonic() < until:
             raise ValueError(reason)
-        kind = "guids" if isinstance(schema_id, str) else "ids"
-        body = self._get(f"/schemas/{kind}/{schema_id}")
-        if body is None:
+        schema = self._find(schema_id)
+        if schema is None:
             reason = f"schema id {schema_id} is not in the registry"
             self._unknown[schema_id] = (time.monotonic() + _UNKNOWN_S, reason)
             raise ValueError(reason)
-        schema = self._known[schema_id] = self._schema(body)
+        self._known[schema_id] = schema
         return schema
+
+    def _find(self, schema_id: SchemaId) -> Schema | None:
+        """Returns the schema of an id, or None if the registry has no such id."""
+        kind = "guids" if isinstance(schema_id, str) else "ids"
+        body = self._get(f"/schemas/{kind}/{schema_id}")
+        return None if body is None else self._schema(body)
 
     def latest(self, subject: str) -> tuple[int, Schema] | None:
         """See `Schemas.latest`."""

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from seamline.connectors.kafka.formats.envelopes import ENVELOPES
-from seamline.connectors.kafka.formats.framed import frame, unframed
+from seamline.connectors.kafka.formats.framed import unframed
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts, Setting
+from seamline.connectors.kafka.formats.registries import frame
 from seamline.connectors.kafka.formats.schemas import Schema, SchemaId
 from seamline.errors import SCHEMA_NOT_EVOLVED, SeamlineError
 from seamline.seam.evolution import Change, WidenColumn, changes
