@@ -213,7 +213,7 @@ def test_statements_run_in_order_with_a_result_each(window: Window, table: str) 
     window.page.get_by_role("button", name="Run all").click()
     results = window.page.get_by_role("tablist", name="Results").get_by_role("tab")
     expect(results).to_have_count(5)
-    outcomes = ["1 row", "use", "0 rows", "failed", "waiting"]
+    outcomes = ["1 row", "use", "0 rows", "failed", "not run"]
     for result, outcome in zip(results.all(), outcomes, strict=True):
         expect(result).to_contain_text(outcome)
     window.page.get_by_role("alert").filter(has_text="COLUMN_NOT_FOUND").wait_for()

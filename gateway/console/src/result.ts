@@ -44,6 +44,7 @@ export class Result {
   private chart: HTMLElement | null = null;
   private choices: Choices = {};
   private isClosed = false;
+  private isSkipped = false;
   /** What is said in the place of rows. */
   private note = "It has not been run.";
   private live = 0;
@@ -79,7 +80,7 @@ export class Result {
   /** A word or two about how it went, for a list of results. */
   get summary(): string {
     if (this.problem) return this.manifest?.state === "CANCELED" ? "canceled" : "failed";
-    if (!this.manifest) return "waiting";
+    if (!this.manifest) return this.isSkipped ? "not run" : "waiting";
     if (!ENDED.has(this.manifest.state)) return "running";
     const { update_type: update, row_count: rows } = this.manifest;
     return update ? update.toLowerCase() : plural(rows, "row");
@@ -98,9 +99,11 @@ export class Result {
 
   /** Says why it is not run. */
   skip(why: string): void {
+    this.isSkipped = true;
     this.note = why;
     this.status.replaceChildren(why);
     this.show();
+    this.listener.changed();
   }
 
   async cancel(): Promise<void> {
