@@ -60,9 +60,11 @@ _HEADER_BYTES_MAX = 1 << 16
 _HEADERS_BYTES_MAX = 1 << 18
 """For all headers of a request: gunicorn searches them again with every piece that arrives, before
 anybody has authenticated."""
-_TURN_S = 0.0001
+_TURN_S = 0.0005
 """Seconds after which a computing thread lets others run. With Python's 5 ms, a thread that parses
-a text of 200,000 characters would delay a short statement by several times that."""
+a text of 200,000 characters would delay a short statement by several times that; much less than
+this, and every thread that waits for its turn wakes up so often that many clients slow each other
+down."""
 _NEXT_MS_MAX = 2
 """Milliseconds for which a thread waits for the next request of the client it has answered."""
 _SILENT_S_MAX = 30
