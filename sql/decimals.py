@@ -20,7 +20,7 @@ from seamline.sql.types import MAX_DECIMAL_PRECISION, Decimal, Type
 
 _HALF = 19
 """Digits that one division in Spark yields, and half of the digits that a number can have."""
-_LONG = 18
+DIGITS_OF_BIGINT = 18
 """Digits that always fit into a bigint."""
 _FRACTION_MIN = 6
 """Digits after the point that every quotient has."""
@@ -129,7 +129,7 @@ def arithmetic(operator: str, engine: str) -> Template:
             scale = max(decimal_of(argument).scale for argument in arguments)
             inner = name(Decimal(decimal_of(returns).precision, scale))
             one, other = (f"CAST({arg} AS {inner})" for arg in args)
-        elif engine == DUCKDB and decimal_of(returns).precision > _LONG:
+        elif engine == DUCKDB and decimal_of(returns).precision > DIGITS_OF_BIGINT:
             first = decimal_of(arguments[0])
             one = f"CAST({one} AS {_wide(first.precision, first.scale)})"
         return f"CAST(({one} {operator} {other}) AS {type_})"
@@ -139,7 +139,7 @@ def arithmetic(operator: str, engine: str) -> Template:
 
 def _wide(precision: int, scale: int) -> str:
     """Returns a type too wide for DuckDB to multiply as bigints, as it does two narrow ones."""
-    return f"DECIMAL({max(precision, _LONG + 1)},{scale})"
+    return f"DECIMAL({max(precision, DIGITS_OF_BIGINT + 1)},{scale})"
 
 
 CHECKED_TOTAL = "(sum({distinct}{0}){over} + CAST(0 AS {type}))"
@@ -184,7 +184,9 @@ class _Division:
         self._shift = result.scale + other.scale - one.scale  # digits to compute beyond the units
         self._first = min(self._shift, MAX_DECIMAL_PRECISION - one.precision)
         self._digits = one.precision + self._first
-        self._is_small = max(self._digits, other.precision) <= _LONG and self._first == self._shift
+        self._is_small = (
+            max(self._digits, other.precision) <= DIGITS_OF_BIGINT and self._first == self._shift
+        )
         if self._is_small:
             self._type = "BIGINT"
         else:

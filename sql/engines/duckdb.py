@@ -12,6 +12,10 @@ DuckDB answers windows without partition and order row by row, even where that i
 its threads get in each other's way where an aggregate is over all rows. So a moving frame gets an
 order and an aggregate a partition in which all rows are equal.
 
+DuckDB multiplies decimals of more than 18 digits many times more slowly than those that fit into a
+bigint. So arithmetic whose result may need more is tried in bigints, and computed with all digits
+for the rows that do need them.
+
 DuckDB computes a random condition before the joins and UNNEST that it reads nothing of, so that one
 number decides on many rows. Such a condition gets to depend on every source.
 """
@@ -22,9 +26,12 @@ from collections.abc import Callable, Iterable
 
 from sqlglot import exp
 
+from seamline.sql.decimals import DIGITS_OF_BIGINT, decimal_of
+from seamline.sql.expressions import casts
 from seamline.sql.expressions.calls import VOLATILE, Call, has_aggregate
 from seamline.sql.expressions.correlated import group_inside
-from seamline.sql.trees import nodes_of_kind
+from seamline.sql.trees import nodes_of, nodes_of_kind
+from seamline.sql.types import INTEGERS, Decimal, Type
 
 
 def bring_columns_near(tree: exp.Expr, has_lambda: Callable[[Call], bool]) -> None:
@@ -101,6 +108,131 @@ def draw_for_each_row(tree: exp.Expr) -> None:
                 _depend_on(part.args.get("on"), sources, select)
         where = select.args.get("where")
         _depend_on(where and where.this, sources, select)
+
+
+def try_bigints(tree: exp.Expr) -> None:
+    """Tries sums and products of decimals in bigints where their types allow for more digits.
+
+    DuckDB computes two decimals of at most 18 digits in bigints, and fails if these overflow.
+
+    Args:
+        tree: A bound tree, changed in place.
+    """
+    tried: set[int] = set()
+    for call in nodes_of_kind(tree, Call):
+        value = _summed(call)
+        if id(call) in tried or not _may_need_more(value):
+            continue
+        narrow = _narrow(value)
+        if narrow is not None:
+            tried.update(id(inner) for inner in nodes_of_kind(call, Call))
+            call.replace((_tried if value is call else _tried_sum)(call, value, narrow))
+
+
+def _summed(call: Call) -> exp.Expr:
+    """Returns the argument of a sum over all rows of a group; of another call, the call itself."""
+    name, around = call.spec.overload.name, call.parent
+    if name != "sum" or call.args.get("distinct") or isinstance(around, exp.Filter | exp.Window):
+        return call
+    value: exp.Expr = call.expressions[0]
+    while isinstance(value, exp.Paren):
+        value = value.this
+    return value
+
+
+def _tried(call: Call, _: exp.Expr, narrow: exp.Expr) -> exp.Expr:
+    # not COALESCE, of which DuckDB computes parts that another expression has as well
+    attempt = exp.Anonymous(this="TRY", expressions=[narrow])
+    return _case(exp.Not(this=_is_null(attempt)), attempt.copy(), call.copy())
+
+
+def _tried_sum(call: Call, value: exp.Expr, narrow: exp.Expr) -> exp.Expr:
+    """Returns the sum of what fits into bigints, and of what does not."""
+    attempt = exp.Anonymous(this="TRY", expressions=[narrow])
+    rest = _case(_is_null(attempt), value.copy())
+    fitting, further = (Call(expressions=[each], spec=call.spec) for each in (attempt.copy(), rest))
+    total = exp.Paren(this=exp.Add(this=fitting, expression=further))
+    return _case(
+        _is_null(further.copy()),
+        fitting.copy(),
+        _case(_is_null(fitting.copy()), further.copy(), total),
+    )
+
+
+def _case(condition: exp.Expr, value: exp.Expr, other: exp.Expr | None = None) -> exp.Case:
+    return exp.Case(ifs=[exp.If(this=condition, true=value)], default=other)
+
+
+def _is_null(node: exp.Expr) -> exp.Is:
+    return exp.Is(this=node, expression=exp.Null())
+
+
+def _may_need_more(node: exp.Expr) -> bool:
+    """Whether a node is arithmetic whose result may have more digits than a bigint holds."""
+    if not isinstance(node, Call) or node.spec.overload.name not in _ARITHMETIC:
+        return False
+    returns = node.spec.returns
+    return isinstance(returns, Decimal) and returns.precision > DIGITS_OF_BIGINT
+
+
+_ARITHMETIC = {"$add": exp.Add, "$subtract": exp.Sub, "$multiply": exp.Mul}
+
+
+def _narrow(node: exp.Expr) -> exp.Expr | None:
+    """Returns decimal arithmetic in bigints; None for other expressions.
+
+    Its operands cost nothing to compute once more, and are the same each time.
+    """
+    if isinstance(node, exp.Paren):
+        return _narrow(node.this)
+    if not isinstance(node, Call):
+        return None
+    if not _may_need_more(node):
+        return node.copy() if _fits(node.spec.returns) and _is_cheap(node) else None
+    spec = node.spec
+    operands = []
+    for operand, type_ in zip(node.expressions, spec.parameters, strict=True):
+        narrow = _narrow(operand)
+        if narrow is None and _is_cheap(operand):
+            narrow = operand.copy() if _fits(type_) else _in_bigint(operand, type_)
+        if narrow is None:
+            return None
+        operands.append(narrow)
+    scales = [decimal_of(type_).scale for type_ in spec.parameters]
+    scale = sum(scales) if spec.overload.name == "$multiply" else max(scales)
+    if scale != decimal_of(spec.returns).scale or scale >= DIGITS_OF_BIGINT:
+        return None
+    one, other = operands
+    return exp.Paren(this=_ARITHMETIC[spec.overload.name](this=one, expression=other))
+
+
+def _fits(type_: Type) -> bool:
+    return isinstance(type_, Decimal) and type_.precision <= DIGITS_OF_BIGINT
+
+
+def _in_bigint(operand: exp.Expr, type_: Type) -> exp.Expr | None:
+    """Returns a whole number as a decimal of 18 digits, which most have."""
+    if decimal_of(type_).scale:
+        return None
+    return exp.cast(operand.copy(), exp.DataType.build(f"DECIMAL({DIGITS_OF_BIGINT}, 0)"))
+
+
+def _is_cheap(node: exp.Expr) -> bool:
+    """Whether an expression consists of columns and numbers, with arithmetic that cannot fail."""
+    return all(
+        isinstance(part, exp.Column | exp.Identifier | exp.Literal | exp.Paren)
+        or (isinstance(part, Call) and _is_cheap_call(part))
+        for part in nodes_of(node)
+    )
+
+
+def _is_cheap_call(call: Call) -> bool:
+    spec = call.spec
+    if spec.overload.name != "cast":
+        return spec.overload.name in {*_ARITHMETIC, "$negate"}
+    types_ = (spec.parameters[0], spec.returns)
+    are_exact = all(type_ in INTEGERS or isinstance(type_, Decimal) for type_ in types_)
+    return are_exact and not casts.may_fail(*types_)
 
 
 def _depend_on(condition: exp.Expr | None, sources: list[exp.Expr], select: exp.Select) -> None:

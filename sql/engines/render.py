@@ -21,6 +21,7 @@ from seamline.sql.engines.duckdb import (
     draw_for_each_row,
     fill_bare_windows,
     keep_rows_of_aggregates,
+    try_bigints,
 )
 from seamline.sql.engines.spark import for_spark
 from seamline.sql.expressions import casts
@@ -258,6 +259,7 @@ def to_duckdb(tree: exp.Expr, relations: Mapping[str, str] | None = None) -> str
     bring_columns_near(guarded, _has_lambda)
     fill_bare_windows(guarded)
     draw_for_each_row(guarded)
+    try_bigints(guarded)
     if relations:
         for table in nodes_of_kind(guarded, exp.Table):
             if table.name in relations:

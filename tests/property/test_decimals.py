@@ -7,8 +7,10 @@ more digits than its type, and where a division by some 10^34 units needs more t
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import decimal
+import functools
 from decimal import Decimal
 
 import pytest
@@ -186,3 +188,81 @@ def test_conversions(
 )
 def test_types_of_results(offline_gateway: Gateway, sql: str, type_: str) -> None:
     assert offline_gateway.rows(f"SELECT typeof({sql})") == [(type_,)]
+
+
+COLUMNS = {"a": (12, 2), "b": (12, 4), "c": (6, 6), "n": (10, 0)}
+"""Precision and scale by name; `n` is an integer. Three of them have at most 38 digits together."""
+NUMBERS = {"1": Decimal(1), "0.5": Decimal("0.5")}
+ROW = dict[str, Decimal | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Term:
+    """A column, a number, or arithmetic of terms."""
+
+    sql: str
+    parts: tuple[Term, ...] = ()
+    sign: str = ""
+
+    def of(self, row: ROW) -> Decimal | None:
+        """Its value in a row, with as many digits as that has."""
+        if not self.parts:
+            return NUMBERS[self.sql] if self.sql in NUMBERS else row[self.sql]
+        one, other = (part.of(row) for part in self.parts)
+        if one is None or other is None:
+            return None
+        operation = {"+": CONTEXT.add, "-": CONTEXT.subtract, "*": CONTEXT.multiply}[self.sign]
+        return operation(one, other)
+
+
+def arithmetic(one: Term, sign: str, other: Term) -> Term:
+    return Term(f"({one.sql} {sign} {other.sql})", (one, other), sign)
+
+
+@st.composite
+def terms(draw: st.DrawFn) -> Term:
+    leaves = st.sampled_from([*COLUMNS, *NUMBERS]).map(Term)
+    term = draw(leaves)
+    for _ in range(draw(st.integers(1, 2))):
+        one, other = draw(st.permutations([term, draw(leaves)]))
+        term = arithmetic(one, draw(st.sampled_from("+-*")), other)
+    return term
+
+
+def values(precision: int, scale: int) -> st.SearchStrategy[Decimal | None]:
+    most = (10**precision if scale else 2**31) - 1
+    units = st.integers(-most, most) | st.sampled_from([0, 1, most, -most])
+    return st.none() | units.map(lambda n: Decimal(n).scaleb(-scale, CONTEXT))
+
+
+ROWS = st.lists(
+    st.fixed_dictionaries({name: values(*type_) for name, type_ in COLUMNS.items()}),
+    min_size=1,
+    max_size=6,
+)
+MOST = {name: Decimal(10**p - 1).scaleb(-s, CONTEXT) for name, (p, s) in COLUMNS.items()}
+
+
+@examples(100)
+@given(terms(), ROWS)
+@example(
+    arithmetic(arithmetic(Term("a"), "*", Term("b")), "*", Term("n")),
+    [MOST | {"n": Decimal(2**31 - 1)}, MOST | {"n": Decimal(2)}, MOST | {"n": None}],
+)
+def test_digits_that_may_not_fit_into_a_bigint(
+    offline_gateway: Gateway, term: Term, rows: list[ROW]
+) -> None:
+    types = {name: f"decimal({p},{s})" if s else "integer" for name, (p, s) in COLUMNS.items()}
+
+    def literal(name: str, value: Decimal | None) -> str:
+        text = "NULL" if value is None else f"'{value:f}'"
+        return f"CAST({text} AS {types[name]})"
+
+    listed = ", ".join(f"({', '.join(literal(n, row[n]) for n in COLUMNS)})" for row in rows)
+    named = f"(VALUES {listed}) AS t({', '.join(COLUMNS)})"
+    grouped = offline_gateway.rows(f"SELECT {term.sql}, count(*) FROM {named} GROUP BY 1", "duckdb")
+    exact = [term.of(row) for row in rows]
+    assert dict(grouped) == collections.Counter(exact)
+    total = offline_gateway.rows(f"SELECT sum({term.sql}) FROM {named}", "duckdb")[0][0]
+    there = [value for value in exact if value is not None]
+    assert total == (functools.reduce(CONTEXT.add, there) if there else None)
