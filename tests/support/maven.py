@@ -34,9 +34,9 @@ def fetched(
         return folder
     draft = folder.with_name(f"{name}.{os.getpid()}")
     draft.mkdir(parents=True)
-    wanted, files = draft / "ivy.xml", draft / "fetched"
-    wanted.write_text(description, encoding="utf-8")
-    command = list(ivy._command(wanted, draft / "cache", files))
+    files = draft / "jars"
+    (draft / "ivy.xml").write_text(description, encoding="utf-8")
+    command = list(ivy._command(draft))
     if classified:
         pattern = "[artifact]-[revision](-[classifier]).[ext]"
         command[command.index("-retrieve") + 1] = f"{files}/{pattern}"
