@@ -163,9 +163,9 @@ class LoginConfig(Settings):
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
-        login = LOGINS.get(self.type)
-        if not self.model_fields_set:
+        if not any(getattr(self, name) for name in type(self).model_fields):
             return self
+        login = LOGINS.get(self.type)
         if login is None:
             problem = f"is not a type of login; known here: {', '.join(LOGINS)}"
             raise refused(problem, "type", value=self.type)
