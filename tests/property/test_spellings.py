@@ -7,20 +7,38 @@ Method: random moments in every form that RFC 3339, ISO 8601, Java's `toString` 
 
 from __future__ import annotations
 
+import base64
 import datetime
 import decimal
+import io
 import json
 
+import fastavro
 import pytest
+from google.protobuf import message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
+from seamline.connectors.kafka.formats import protobuf_schema
+from seamline.connectors.kafka.formats.all_formats import format_of
 from seamline.connectors.kafka.formats.csv_values import CsvValues
 from seamline.connectors.kafka.formats.infer import infer_json
 from seamline.connectors.kafka.formats.json_values import JsonValues
+from seamline.connectors.kafka.formats.parts import Setting
+from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.kafka.formats.spelling import SPELLINGS, Spelling
-from seamline.sql.types import BIGINT, DATE, INTEGER, TIMESTAMP, TIMESTAMP_TZ, Field, Type
+from seamline.sql.types import (
+    BIGINT,
+    DATE,
+    INTEGER,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMP_TZ,
+    VARCHAR,
+    Field,
+    Type,
+)
 
 MOMENTS = st.datetimes(datetime.datetime(1, 1, 3), datetime.datetime(9999, 12, 29))
 OFFSETS = st.integers(-14 * 60, 14 * 60).map(lambda minutes: datetime.timedelta(minutes=minutes))
@@ -125,3 +143,99 @@ def test_inference_knows_the_spellings() -> None:
     columns = infer_json(records, Spelling.of("iso_times,whole_numbers")).columns
     assert [column.type for column in columns] == [TIMESTAMP_TZ, BIGINT]
     assert {"iso_times", "whole_numbers"} <= set(SPELLINGS)
+
+
+LEAST = datetime.datetime(1, 1, 1)
+GREATEST = datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999)
+INFINITE_NUMBERS = {
+    "epoch_micros": (9_223_372_036_825_200_000, -9_223_372_036_832_400_000),
+    "epoch_millis": (9_223_372_036_825_200, -9_223_372_036_832_400),
+    "": (9_223_372_036_825_200_000, -9_223_372_036_832_400_000),
+}
+
+
+@pytest.mark.parametrize("words", INFINITE_NUMBERS)
+@pytest.mark.parametrize("form", ["text", "number", "digits", "avro", "protobuf"])
+def test_infinity_is_the_greatest_timestamp_and_minus_infinity_the_least(
+    words: str, form: str
+) -> None:
+    numbers = INFINITE_NUMBERS[words]
+    for number, text, expected in zip(
+        numbers, ("infinity", "-infinity"), (GREATEST, LEAST), strict=True
+    ):
+        spelt = f"{words},infinite_times,text_numbers"
+        given_ = {"text": text, "digits": str(number)}.get(form, number)
+        for type_, zone in ((TIMESTAMP, None), (TIMESTAMP_TZ, UTC)):
+            if form in ("avro", "protobuf"):
+                assert of_schema(form, "long", given_, type_, spelt) == expected.replace(
+                    tzinfo=zone
+                )
+                assert of_schema(form, "long", given_, type_, words) is None
+                continue
+            values, bad = decoded([given_, 0], type_, spelt)
+            assert (values[0], bad) == (expected.replace(tzinfo=zone), set())
+            values, bad = decoded([given_, 0], type_, f"{words},text_numbers")
+            assert (values[0], bad) == (None, {0})
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        *((value, GREATEST) for value in ("infinity", 2**31 - 1, 2_146_033_979, -2_147_472_692)),
+        *((value, LEAST) for value in ("-infinity", -(2**31), -2_147_472_691)),
+    ],
+)
+def test_infinite_dates_are_the_greatest_and_the_least(
+    value: int | str, expected: datetime.datetime
+) -> None:
+    values, bad = decoded([value, "2024-01-01"], DATE, "infinite_times")
+    assert (values[0], bad) == (expected.date(), set())
+    assert decoded([value], DATE, "epoch_days")[1] == {0}
+    type_ = {"type": "int", "logicalType": "date"} if isinstance(value, int) else "string"
+    assert of_schema("avro", type_, value, DATE, "infinite_times") == expected.date()
+    assert of_schema("avro", type_, value, DATE, "") is None
+
+
+def of_schema(form: str, type_: object, value: object, column: Type, words: str) -> object:
+    """The value of a record with a schema, alone and between others; None if it is bad."""
+    if form == "protobuf":
+        file = protobuf_schema.compiled(
+            Schema("PROTOBUF", 'syntax = "proto3"; message R { int64 a = 1; }')
+        )
+        text = base64.b64encode(file.serialized_pb).decode()
+        message = message_factory.GetMessageClass(file.message_types_by_name["R"])
+        written, other = (message(a=v).SerializeToString() for v in (value, 0))
+    else:
+        text = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": type_}]})
+        schema = fastavro.parse_schema(json.loads(text))
+        usual = "2024-01-01" if isinstance(value, str) else 0
+        streams = io.BytesIO(), io.BytesIO()
+        for stream, item in zip(streams, (value, usual), strict=True):
+            fastavro.schemaless_writer(stream, schema, {"a": item})
+        written, other = (stream.getvalue() for stream in streams)
+    fields = format_of(form, Setting("value", schema=text, options={"spellings": words})).fields
+    assert fields is not None
+    decoder = fields((Field("a", column),))
+    (alone,), bad = decoder.decode([written])
+    (many,), more = decoder.decode([*[other] * 100, written, *[other] * 100])
+    assert (set(bad), set(more)) in (({0}, {100}), (set(), set()))
+    assert many[100] == alone[0]
+    return alone[0].as_py()
+
+
+def test_other_large_numbers_stay_bad() -> None:
+    for number in (9_223_372_036_825_200_001, 2**63 - 1, 9_223_372_036_825_200_000 - 1):
+        assert decoded([number], TIMESTAMP, "infinite_times")[1] == {0}
+    legit = 9_223_372_036_825_200
+    values, bad = decoded([legit], TIMESTAMP, "epoch_micros,infinite_times")
+    assert (values, bad) == (
+        [datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=legit)],
+        set(),
+    )
+    assert decoded([2**63 - 1], TIMESTAMP, "epoch_nanos,infinite_times")[1] == {0}
+    assert decoded(["infinity"], TIMESTAMP, "epoch_nanos,infinite_times") == ([GREATEST], set())
+    assert decoded(["infinity"], TIME, "infinite_times")[1] == {0}
+    assert decoded(["infinity"], VARCHAR, "infinite_times") == (["infinity"], set())
+    records = [b'{"a": "infinity"}', b'{"a": "2024-01-02"}']
+    (column,) = infer_json(records, Spelling.of("infinite_times")).columns
+    assert column.type == DATE

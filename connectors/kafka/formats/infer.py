@@ -300,6 +300,8 @@ class _Several(Type):
 def _type_of_text(text: str, spelling: Spelling) -> Type:
     if text in NOT_FINITE:
         return _NOT_FINITE
+    if spelling.infinite(text, types.DATE) is not None:
+        return types.UNKNOWN  # of whichever time the other records have
     text = spelling.plain_form(text)
     for form, type_ in _FORMS:
         if form.fullmatch(text):

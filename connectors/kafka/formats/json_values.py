@@ -33,7 +33,17 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, Parts
-from seamline.connectors.kafka.formats.spelling import PLAIN, TOO_FINE, Days, Micros, Spelling
+from seamline.connectors.kafka.formats.spelling import (
+    DAYS_MAX,
+    DAYS_MIN,
+    MICROS_MAX,
+    MICROS_MIN,
+    PLAIN,
+    TOO_FINE,
+    Days,
+    Micros,
+    Spelling,
+)
 from seamline.sql import types
 from seamline.sql.slices import list_like
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
@@ -530,9 +540,6 @@ _TIMESTAMP_TEXT = re.compile(
     r"\s?(Z|[+-]\d{2}(?::?\d{2})?)?",
     re.ASCII,
 )
-MICROS_MAX = 253_402_300_799_999_999
-MICROS_MIN = -62_135_596_800_000_000
-DAYS_MAX, DAYS_MIN = 2_932_896, -719_162
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 

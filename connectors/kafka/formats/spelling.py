@@ -26,9 +26,12 @@ EPOCHS = {
 TEXT_NUMBERS, JSON_TEXT = "text_numbers", "json_text"
 EPOCH_DAYS, BASE64_DECIMALS = "epoch_days", "base64_decimals"
 TRUNCATED_TIMES, ISO_TIMES = "truncated_times", "iso_times"
-WHOLE_NUMBERS = "whole_numbers"
+WHOLE_NUMBERS, INFINITE_TIMES = "whole_numbers", "infinite_times"
 ACCEPTING_MORE = frozenset(
-    {EPOCH_DAYS, TEXT_NUMBERS, JSON_TEXT, TRUNCATED_TIMES, ISO_TIMES, WHOLE_NUMBERS}
+    {
+        *(EPOCH_DAYS, TEXT_NUMBERS, JSON_TEXT, TRUNCATED_TIMES, ISO_TIMES),
+        *(WHOLE_NUMBERS, INFINITE_TIMES),
+    }
 )
 """Spellings that only make good records of bad ones, and so may be changed later."""
 SPELLINGS = (
@@ -40,6 +43,7 @@ SPELLINGS = (
     JSON_TEXT,
     ISO_TIMES,
     TRUNCATED_TIMES,
+    INFINITE_TIMES,
 )
 MICROS = {"seconds": (1_000_000, 1), "millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}
 """What converts a number of each unit to microseconds: a factor and a divisor."""
@@ -51,6 +55,28 @@ _FINER_TEXT = re.compile(r"(?<=[.,]\d{6})\d+", re.ASCII)
 _NUMBER = re.compile(r"\s*-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\s*", re.ASCII)
 _WHOLE = re.compile(r"-?\d{1,20}", re.ASCII)
 _WORDS = {"true": True, "false": False}
+
+
+MICROS_MAX, MICROS_MIN = 253_402_300_799_999_999, -62_135_596_800_000_000
+DAYS_MAX, DAYS_MIN = 2_932_896, -719_162
+"""The greatest and least timestamp and date, since the epoch."""
+_INFINITE: dict[str | int, int] = {
+    "infinity": MICROS_MAX,
+    "-infinity": MICROS_MIN,
+    9_223_372_036_825_200_000: MICROS_MAX,
+    -9_223_372_036_832_400_000: MICROS_MIN,
+}
+"""PostgreSQL's text, and its JDBC driver's numbers, which Debezium takes for microseconds."""
+_INFINITE_DAYS: dict[str | int, int] = {
+    "infinity": DAYS_MAX,
+    "-infinity": DAYS_MIN,
+    2**31 - 1: DAYS_MAX,
+    -(2**31): DAYS_MIN,
+    2_146_033_979: DAYS_MAX,
+    -2_147_472_692: DAYS_MAX,
+    -2_147_472_691: DAYS_MIN,
+}
+"""PostgreSQL's own numbers, then Debezium's; its earlier versions have a negative `infinity`."""
 
 
 class Micros(int):
@@ -79,6 +105,8 @@ class Spelling:
         truncated_times: Whether digits of a time beyond microseconds are dropped.
         iso_times: Whether dates and times may have further forms of RFC 3339, ISO 8601 and Java.
         whole_numbers: Whether whole numbers may have a point or an exponent.
+        infinite_times: Whether PostgreSQL's `infinity` is the greatest date or timestamp, and
+            `-infinity` the least.
     """
 
     epoch: str = "millis"
@@ -89,6 +117,7 @@ class Spelling:
     truncated_times: bool = False
     iso_times: bool = False
     whole_numbers: bool = False
+    infinite_times: bool = False
 
     @classmethod
     def of(cls, words: str) -> Spelling:
@@ -115,14 +144,19 @@ class Spelling:
             truncated_times=TRUNCATED_TIMES in names,
             iso_times=ISO_TIMES in names,
             whole_numbers=WHOLE_NUMBERS in names,
+            infinite_times=INFINITE_TIMES in names,
         )
 
     @property
     def of_times(self) -> Spelling:
-        """Only what it says about the text of times, which holds for every part of a record."""
-        if not self.iso_times:
+        """Only what it says about times of every format, which holds for every part of a record."""
+        if not self.iso_times and not self.infinite_times:
             return TRUNCATED if self.truncated_times else PLAIN
-        return Spelling(truncated_times=self.truncated_times, iso_times=True)
+        return Spelling(
+            truncated_times=self.truncated_times,
+            iso_times=self.iso_times,
+            infinite_times=self.infinite_times,
+        )
 
     def changes(self, type_: Type) -> bool:
         """Whether the options change how a value of a type may be written."""
@@ -163,16 +197,42 @@ class Spelling:
             return whole(value)
         return value
 
+    def infinite(self, value: Any, type_: Type, units: tuple[int, int] = (1, 1)) -> int | None:
+        """Returns the greatest or least value of a type, if the value is PostgreSQL's infinity.
+
+        Args:
+            value: A text, or a whole number.
+            type_: The type of its column, in whose own unit the result is.
+            units: What converts a number to microseconds.
+        """
+        if not self.infinite_times or not (isinstance(value, str) or _is_whole(value)):
+            return None
+        if type_ == types.DATE:
+            days = _INFINITE_DAYS.get(value)
+            return None if days is None else Days(days)
+        if not isinstance(type_, types.Timestamp):
+            return None
+        if isinstance(value, str):
+            micros = _INFINITE.get(value)
+        elif units == MICROS["nanos"]:
+            return None  # each of their numbers is a moment
+        else:  # as milliseconds, the driver's number, or Debezium's, converted to them
+            micros = _INFINITE.get(value, _INFINITE.get(value * units[0]))
+        return None if micros is None else Micros(micros)
+
     def _time(self, value: Any, type_: Type, numbers: type[str]) -> Any:
         if self.whole_numbers and isinstance(value, numbers):
             value = whole(value)
+        is_text = isinstance(value, str) and not isinstance(value, numbers)
+        if is_text and isinstance(type_, types.Timestamp) and self.text_numbers:
+            value = int(value) if _WHOLE.fullmatch(value) else value
+        infinite = self.infinite(value, type_, MICROS[self.epoch])
+        if infinite is not None:
+            return infinite
         if isinstance(value, str) and not isinstance(value, numbers):
-            if isinstance(type_, types.Timestamp) and self.text_numbers and _WHOLE.fullmatch(value):
-                value = int(value)
-            else:
-                text = value if type_ == types.TIME else self.plain_form(value)
-                is_cut = self.truncated_times and type_ != types.DATE
-                return _FINER_TEXT.sub("", text) if is_cut else text
+            text = value if type_ == types.TIME else self.plain_form(value)
+            is_cut = self.truncated_times and type_ != types.DATE
+            return _FINER_TEXT.sub("", text) if is_cut else text
         if isinstance(type_, types.Timestamp):
             return self._moment(value, numbers)
         is_days = type_ == types.DATE and self.epoch_days and _is_whole(value)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamline.connectors.kafka.formats.json_values import DAYS_MAX, DAYS_MIN, MICROS_MAX, MICROS_MIN
+from seamline.connectors.kafka.formats.spelling import DAYS_MAX, DAYS_MIN, MICROS_MAX, MICROS_MIN
 from seamline.connectors.kafka.formats.trees import Node, is_type_name, own_rows
 from seamline.seam.evolution import matched
 from seamline.sql import types

@@ -17,7 +17,11 @@ import pyarrow as pa
 
 from seamline.connectors.kafka.formats import json_values
 from seamline.connectors.kafka.formats.spelling import (
+    DAYS_MAX,
+    DAYS_MIN,
     MICROS,
+    MICROS_MAX,
+    MICROS_MIN,
     Spelling,
     whole_micros,
 )
@@ -190,7 +194,7 @@ def _leaf(node: Node, type_: Type, path: str) -> Convert:
             scale = int(node.attributes.get("scale", 0))
             return lambda value: json_values.exact(_unscaled(value, scale, path), type_, path)
     elif node.kind in ("int", "long") and node.logical == "date" and type_ == types.DATE:
-        return lambda value: _within(value, json_values.DAYS_MIN, json_values.DAYS_MAX, type_, path)
+        return lambda value: _day(node, value, type_, path)
     elif node.logical == "date" and isinstance(type_, types.Timestamp):
         return _unlike(node, type_, path)
     elif node.kind in ("int", "long") and units is not None:
@@ -225,11 +229,14 @@ def _of_time(node: Node, units: tuple[int, int], type_: Type, path: str) -> Conv
     if node.logical.startswith("time-") and type_ == types.TIME:
         low, high = 0, _DAY_MICROS - 1
     elif not node.logical.startswith("time-") and isinstance(type_, types.Timestamp):
-        low, high = json_values.MICROS_MIN, json_values.MICROS_MAX
+        low, high = MICROS_MIN, MICROS_MAX
     else:
         return None
 
     def make(value: int) -> int:
+        infinite = node.spelling.infinite(value, type_, units)
+        if infinite is not None:
+            return int(infinite)
         try:
             micros = whole_micros(value, *units, is_truncated=node.spelling.truncated_times)
         except ValueError as error:
@@ -237,6 +244,13 @@ def _of_time(node: Node, units: tuple[int, int], type_: Type, path: str) -> Conv
         return _within(micros, low, high, type_, path)
 
     return make
+
+
+def _day(node: Node, value: int, type_: Type, path: str) -> int:
+    infinite = node.spelling.infinite(value, type_)
+    if infinite is not None:
+        return int(infinite)
+    return _within(value, DAYS_MIN, DAYS_MAX, type_, path)
 
 
 def _spelling(node: Node) -> Spelling:
