@@ -6,6 +6,7 @@ the rows must be equal cell by cell, on DuckDB and on Spark.
 
 from __future__ import annotations
 
+import datetime
 import random
 from typing import Any
 
@@ -194,6 +195,32 @@ def test_a_bad_record_fails_reads_and_tiering_by_name(
     assert caught.value.code is BAD_RECORD
     assert "partition 0, offset 1" in caught.value.message
     assert gateway.rows(f'SELECT count(*) FROM "{name}$cold"') == [(0,)]
+
+
+@pytest.mark.integration
+def test_infinite_times_are_the_same_hot_and_cold(
+    stack: Stack, gateway: Gateway, name: str
+) -> None:
+    stack.create_topic(name, 1)
+    columns = "d date, t timestamp, z timestamp with time zone"
+    stack.create_table(name, columns, spellings=("infinite_times", "epoch_micros"))
+    number, least = 9_223_372_036_825_200_000, -9_223_372_036_832_400_000
+    greatest: list[Any] = [
+        {"d": "infinity", "t": "infinity", "z": "infinity"},
+        {"d": 2**31 - 1, "t": number, "z": number},
+    ]
+    stack.produce(name, [*greatest, {"d": "-infinity", "t": least, "z": "-infinity"}])
+    sql = f"SELECT d, t, z, d > DATE '2026-01-01', t > TIMESTAMP '2026-01-01' FROM {name}"
+    day, moment = datetime.date.max, "9999-12-31 23:59:59.999999"
+    hot = gateway.rows(f"{sql} ORDER BY _kafka_offset")
+    assert [str(value).removesuffix("+00:00") for value in hot[0][:3]] == [str(day), moment, moment]
+    assert hot[0][3:] == (True, True)
+    assert hot[0] == hot[1]
+    assert hot[2][3:] == (False, False)
+    stack.tier(name)
+    assert gateway.rows(f"{sql} ORDER BY _kafka_offset") == hot
+    assert gateway.rows(f"SELECT count(*) FROM {name} WHERE d = DATE '9999-12-31'") == [(2,)]
+    assert gateway.statement(sql).receipt["rows_hot"] == 0
 
 
 @pytest.mark.integration
