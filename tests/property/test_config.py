@@ -35,6 +35,22 @@ BASE: Mapping[str, Any] = {
     "http": {"tls": {"certificate": "c", "key": "k", "client_ca": "a"}},
 }
 """The least there can be, with one entry wherever there can be many, and what comes in pairs."""
+OIDC = {"type": "oidc", "url": "https://idp", "client_id": "c", "client_secret": "s"}
+BESIDE: Mapping[str, Mapping[str, Any]] = {
+    "clusters.main.login.": {"login": OIDC},
+    "clusters.main.login.region": {"login": {"type": "aws_msk_iam", "region": "r"}},
+    "clusters.main.login.role": {"login": {"type": "aws_msk_iam", "region": "r"}},
+    "clusters.main.schema_registry.region": {"schema_registry": {"type": "glue", "region": "r"}},
+    "clusters.main.schema_registry.login.": {
+        "schema_registry": {"url": "https://registry", "login": OIDC}
+    },
+}
+"""What a cluster has besides, where settings make sense only together; the longest path counts."""
+OF_NO_REGISTRY = {
+    "clusters.main.schema_registry.login.region",
+    "clusters.main.schema_registry.login.role",
+}
+"""Settings of a login that no registry takes."""
 TABLE = "lake.default.orders"
 ENTRIES = {
     "catalogs": "lake",
@@ -58,6 +74,12 @@ CHOSEN = {
     "catalogs.lake.warehouse": "file:///d",
     "default_catalog": "lake",
     "default_cluster": "main",
+    "clusters.main.schema_registry.type": "confluent",
+    **{
+        f"clusters.main.{login}.{name}": value
+        for login in ("login", "schema_registry.login")
+        for name, value in {"type": "oidc", "url": "https://other", "extensions": "a=b,c=d"}.items()
+    },
 }
 """A good value of the settings that do not take any text."""
 LISTS = {"http.trusted_proxies": ("10.0.0.0/8", "10.0.0.0/8,fd00::/8")}
@@ -108,7 +130,7 @@ def _is_list(schema: Mapping[str, Any]) -> bool:
 
 
 GROUPS = [f for f in declared() if f.kinds & {"object", "array"} and not _is_list(f.schema)]
-SETTINGS = [found for found in declared() if found not in GROUPS]
+SETTINGS = [s for s in declared() if s not in GROUPS and s.path not in OF_NO_REGISTRY]
 
 
 # --- Values --------------------------------------------------------------------------------------
@@ -145,6 +167,8 @@ def bad(setting: Setting) -> list[Any]:
         found += [str(setting.schema["maximum"] + 1)] if "maximum" in setting.schema else []
     elif "boolean" in setting.kinds:
         found += ["", "maybe", "2", "-1"]
+    elif setting.path.endswith(".extensions"):
+        found += ["no", "a=,"]
     elif setting.path in CHOSEN or "minLength" in str(setting.schema):
         found += ["", *filter(None, [WRONG.get(setting.path)])]
     return found
@@ -185,9 +209,17 @@ class Plain(yaml.SafeDumper):
 Plain.yaml_implicit_resolvers = {}
 
 
+def base(path: str) -> dict[str, Any]:
+    """The least there can be with a setting."""
+    tree = copy.deepcopy(dict(BASE))
+    beside = [own for prefix, own in BESIDE.items() if path.startswith(prefix)]
+    tree["clusters"]["main"] |= copy.deepcopy(dict(beside[-1])) if beside else {}
+    return tree
+
+
 def file_with(path: str, value: Any, dumper: type[yaml.SafeDumper] = yaml.SafeDumper) -> str:
     """A file that sets a value besides the required ones."""
-    tree = copy.deepcopy(dict(BASE))
+    tree = base(path)
     *groups, last = keys(path)
     node: Any = tree
     for key in groups:
@@ -217,8 +249,8 @@ def overrides(path: str, value: str) -> Iterator[Told]:
     """A value set by a variable and by a flag; lists and whole tables by the file alone."""
     if not path.startswith("auth.tokens.") and path != f"tables.{TABLE}":
         variable = f"SEAMLINE_{path.upper().replace('.', '__')}"
-        yield Told(yaml.safe_dump(BASE), {variable: value}, {}, variable)
-        yield Told(yaml.safe_dump(BASE), {}, {path: value}, "flag")
+        yield Told(yaml.safe_dump(base(path)), {variable: value}, {}, variable)
+        yield Told(yaml.safe_dump(base(path)), {}, {path: value}, "flag")
 
 
 # --- Properties ----------------------------------------------------------------------------------
@@ -238,7 +270,7 @@ def shown(setting: Setting, value: Any, told: Told) -> str:
 @pytest.mark.parametrize("setting", SETTINGS, ids=named)
 def test_every_source_can_tell_every_setting(setting: Setting, tmp_path: pathlib.Path) -> None:
     file = str(tmp_path / "seamline.yaml")
-    before = Told(yaml.safe_dump(BASE), {}, {}, "").load(tmp_path)
+    before = Told(yaml.safe_dump(base(setting.path)), {}, {}, "").load(tmp_path)
     for text, value in good(setting):
         for told in tellings(setting.path, text):
             after = told.load(tmp_path)
@@ -350,7 +382,7 @@ def test_the_nearest_source_wins(tmp_path_factory: pytest.TempPathFactory, data:
     by_file, by_variable, by_flag = (data.draw(values) for _ in range(3))
     variable, _ = overrides(setting.path, "")
     told = Told(
-        file_with(setting.path, by_file[0]) if by_file else yaml.safe_dump(BASE),
+        file_with(setting.path, by_file[0]) if by_file else yaml.safe_dump(base(setting.path)),
         {variable.source: by_variable[0]} if by_variable else {},
         {setting.path: by_flag[0]} if by_flag else {},
         "flag" if by_flag else variable.source if by_variable else "<file>",

@@ -112,7 +112,7 @@ def same(found: Any, written: Written, type_: Type, *, truncated: bool) -> bool:
     if written.number is not None:
         exact = written.number
     if type_ == types.VARCHAR:
-        return bool(found == written.body)
+        return bool(found == str(written.body))
     if type_ in (types.REAL, types.DOUBLE):
         return is_nearest(found, exact, type_)
     return bool(decimal.Decimal(found) == exact)

@@ -145,7 +145,7 @@ def test_what_fails_to_follow_a_table_quotes_no_value(tmp_path: pathlib.Path) ->
         follower.in_trouble(99, bad_record("t", 0, 7, "covert: 'secret' is no bigint"))
         told = {who: world.said(who, 'SELECT error FROM "t$tail"') for who in PEOPLE}
         follower.recovered(99)
-    assert "covert: 'secret'" in str(told.pop("boss"))
+    assert "covert" in str(told.pop("boss"))
     for who, shown in told.items():
         assert ("offset 7" in str(shown)) == (who in {"ann", "mia"})
         assert ("PERMISSION_DENIED" in str(shown)) == (who in {"fil", "exp"}), "rows are hidden"
