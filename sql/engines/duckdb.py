@@ -119,11 +119,12 @@ def try_bigints(tree: exp.Expr) -> None:
         tree: A bound tree, changed in place.
     """
     tried: set[int] = set()
+    failed: set[int] = set()
     for call in nodes_of_kind(tree, Call):
         value = _summed(call)
         if id(call) in tried or not _may_need_more(value):
             continue
-        narrow = _narrow(value)
+        narrow = _narrow(value, failed)
         if narrow is not None:
             tried.update(id(inner) for inner in nodes_of_kind(call, Call))
             call.replace((_tried if value is call else _tried_sum)(call, value, narrow))
@@ -152,11 +153,7 @@ def _tried_sum(call: Call, value: exp.Expr, narrow: exp.Expr) -> exp.Expr:
     rest = _case(_is_null(attempt), value.copy())
     fitting, further = (Call(expressions=[each], spec=call.spec) for each in (attempt.copy(), rest))
     total = exp.Paren(this=exp.Add(this=fitting, expression=further))
-    return _case(
-        _is_null(further.copy()),
-        fitting.copy(),
-        _case(_is_null(fitting.copy()), further.copy(), total),
-    )
+    return exp.Coalesce(this=total, expressions=[fitting.copy(), further.copy()])
 
 
 def _case(condition: exp.Expr, value: exp.Expr, other: exp.Expr | None = None) -> exp.Case:
@@ -178,21 +175,32 @@ def _may_need_more(node: exp.Expr) -> bool:
 _ARITHMETIC = {"$add": exp.Add, "$subtract": exp.Sub, "$multiply": exp.Mul}
 
 
-def _narrow(node: exp.Expr) -> exp.Expr | None:
+def _narrow(node: exp.Expr, failed: set[int]) -> exp.Expr | None:
     """Returns decimal arithmetic in bigints; None for other expressions.
 
     Its operands cost nothing to compute once more, and are the same each time.
+
+    Args:
+        node: The arithmetic.
+        failed: Nodes that are other expressions; those that are found are added.
     """
-    if isinstance(node, exp.Paren):
-        return _narrow(node.this)
-    if not isinstance(node, Call):
+    if id(node) in failed:
         return None
-    if not _may_need_more(node):
-        return node.copy() if _fits(node.spec.returns) and _is_cheap(node) else None
-    spec = node.spec
+    narrow = _narrow_call(node, failed) if isinstance(node, Call) else None
+    if isinstance(node, exp.Paren):
+        narrow = _narrow(node.this, failed)
+    if narrow is None:
+        failed.add(id(node))
+    return narrow
+
+
+def _narrow_call(call: Call, failed: set[int]) -> exp.Expr | None:
+    spec = call.spec
+    if not _may_need_more(call):
+        return call.copy() if _fits(spec.returns) and _is_cheap(call) else None
     operands = []
-    for operand, type_ in zip(node.expressions, spec.parameters, strict=True):
-        narrow = _narrow(operand)
+    for operand, type_ in zip(call.expressions, spec.parameters, strict=True):
+        narrow = _narrow(operand, failed)
         if narrow is None and _is_cheap(operand):
             narrow = operand.copy() if _fits(type_) else _in_bigint(operand, type_)
         if narrow is None:
