@@ -30,6 +30,8 @@ Text = Annotated[str, Field(min_length=1)]
 
 _NEEDED = {"sql": ("uri", "warehouse"), "rest": ("uri",), "hive": ("uri",)}
 """The settings that each type of catalog requires."""
+_LOGIN_PROPERTIES = ("credential", "token", "oauth2-server-uri", "scope", "auth")
+"""PyIceberg's properties for logins of its own."""
 _STORES = {"s3": "s3", "gcs": "gs", "adls": "abfs"}
 """The URL scheme of the store that a prefix of property names configures."""
 
@@ -71,68 +73,6 @@ def listed(locations: object) -> object:
 
 Location = Annotated[str, AfterValidator(_understood)]
 Locations = Annotated[tuple[Location, ...], BeforeValidator(listed)]
-
-
-class CatalogConfig(Settings):
-    """How to reach a catalog."""
-
-    name: SkipJsonSchema[str] = Field(exclude=True)
-    """Its name in statements and in the configuration, where it is the key."""
-    type: Text
-    """PyIceberg's catalog type: `sql`, `rest`, `hive`, `glue`, …; or `delta` for the Delta tables
-    listed under `tables`."""
-    uri: str = ""
-    """Address of the catalog, for types that have one."""
-    warehouse: str = ""
-    """Where tables are stored; a REST catalog may have names for its warehouses."""
-    properties: Mapping[str, str] = {}
-    """Further PyIceberg properties."""
-    spark: Mapping[str, str] = {}
-    """Further properties of this catalog in Spark, without their prefix."""
-    locations: Locations = ()
-    """Locations outside the warehouse where tables may be stored."""
-    reader_properties: Mapping[str, str] = {}
-    """Properties with keys for clients that read tables through the gateway's Iceberg REST catalog
-    and ask for credentials. Use keys that can only read."""
-    data_locations: Locations = ()
-    """Locations outside a table's own location where its files may be stored: for files that were
-    added in place or are written elsewhere."""
-
-    @model_validator(mode="after")
-    def _is_complete(self) -> Self:
-        types = by_catalog_type()
-        if self.type not in types:
-            problem = f"is not a type of catalog; known here: {', '.join(types)}"
-            raise refused(problem, "type", value=self.type)
-        for key in _NEEDED.get(self.type, ()):
-            if key not in self.address:
-                raise refused(f"is missing; type {self.type} needs it", key)
-        return self
-
-    @property
-    def format(self) -> TableFormat:
-        """The format of its tables."""
-        return by_catalog_type()[self.type]
-
-    @property
-    def address(self) -> dict[str, str]:
-        """The address properties, which PyIceberg and Spark have in common."""
-        both = {"uri": self.uri, "warehouse": self.warehouse}
-        return {name: value for name, value in both.items() if value}
-
-    @property
-    def stores(self) -> frozenset[str]:
-        """URL schemes of the stores that hold its tables, as far as the configuration shows."""
-        places = map(place_of, (self.warehouse, *self.locations, *self.data_locations))
-        named = {place.scheme for place in places if place is not None}
-        prefixes = {name.partition(".")[0] for name in self.properties}
-        return frozenset(named | {_STORES[name] for name in prefixes & _STORES.keys()})
-
-
-def region_of(properties: Mapping[str, str]) -> str | None:
-    """Returns the S3 region; Amazon's library requires one even for servers that have none."""
-    region = properties.get("s3.region") or properties.get("client.region")
-    return region or ("us-east-1" if "s3.endpoint" in properties else None)
 
 
 class LoginConfig(Settings):
@@ -204,6 +144,98 @@ def _is_confidential(url: str) -> bool:
     return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback))
 
 
+def _require_bearer(login: LoginConfig, *, others: str, address: tuple[str, str]) -> None:
+    """Requires a login to be the only one, and its tokens to be sent to nobody else.
+
+    Args:
+        login: The login.
+        others: Other logins that are set.
+        address: The setting that says where tokens are sent, and its value.
+    """
+    if not LOGINS[login.type].is_bearer:
+        raise refused("is a login to Kafka only", "login", "type", value=login.type)
+    if others:
+        raise refused(f"and {others}: set only one of them", "login")
+    if not _is_confidential(address[1]):
+        raise refused("must be https, because tokens are sent there", address[0])
+
+
+class CatalogConfig(Settings):
+    """How to reach a catalog."""
+
+    name: SkipJsonSchema[str] = Field(exclude=True)
+    """Its name in statements and in the configuration, where it is the key."""
+    type: Text
+    """PyIceberg's catalog type: `sql`, `rest`, `hive`, `glue`, …; or `delta` for the Delta tables
+    listed under `tables`."""
+    uri: str = ""
+    """Address of the catalog, for types that have one."""
+    warehouse: str = ""
+    """Where tables are stored; a REST catalog may have names for its warehouses."""
+    properties: Mapping[str, str] = {}
+    """Further PyIceberg properties."""
+    spark: Mapping[str, str] = {}
+    """Further properties of this catalog in Spark, without their prefix."""
+    locations: Locations = ()
+    """Locations outside the warehouse where tables may be stored."""
+    reader_properties: Mapping[str, str] = {}
+    """Properties with keys for clients that read tables through the gateway's Iceberg REST catalog
+    and ask for credentials. Use keys that can only read."""
+    data_locations: Locations = ()
+    """Locations outside a table's own location where its files may be stored: for files that were
+    added in place or are written elsewhere."""
+    login: LoginConfig = LoginConfig()
+    """A login with tokens, for catalogs of type `rest`, instead of PyIceberg's `credential` or
+    `token`."""
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        types = by_catalog_type()
+        if self.type not in types:
+            problem = f"is not a type of catalog; known here: {', '.join(types)}"
+            raise refused(problem, "type", value=self.type)
+        for key in _NEEDED.get(self.type, ()):
+            if key not in self.address:
+                raise refused(f"is missing; type {self.type} needs it", key)
+        return self
+
+    @model_validator(mode="after")
+    def _has_one_login(self) -> Self:
+        if self.login:
+            if self.type != "rest":
+                raise refused("is a setting of the type rest", "login")
+            if self.login.extensions:
+                raise refused("is not a setting of logins to catalogs", "login", "extensions")
+            others = [f"properties.{name}" for name in _LOGIN_PROPERTIES if name in self.properties]
+            _require_bearer(self.login, others=", ".join(others), address=("uri", self.uri))
+        return self
+
+    @property
+    def format(self) -> TableFormat:
+        """The format of its tables."""
+        return by_catalog_type()[self.type]
+
+    @property
+    def address(self) -> dict[str, str]:
+        """The address properties, which PyIceberg and Spark have in common."""
+        both = {"uri": self.uri, "warehouse": self.warehouse}
+        return {name: value for name, value in both.items() if value}
+
+    @property
+    def stores(self) -> frozenset[str]:
+        """URL schemes of the stores that hold its tables, as far as the configuration shows."""
+        places = map(place_of, (self.warehouse, *self.locations, *self.data_locations))
+        named = {place.scheme for place in places if place is not None}
+        prefixes = {name.partition(".")[0] for name in self.properties}
+        return frozenset(named | {_STORES[name] for name in prefixes & _STORES.keys()})
+
+
+def region_of(properties: Mapping[str, str]) -> str | None:
+    """Returns the S3 region; Amazon's library requires one even for servers that have none."""
+    region = properties.get("s3.region") or properties.get("client.region")
+    return region or ("us-east-1" if "s3.endpoint" in properties else None)
+
+
 class SchemaRegistryConfig(Settings):
     """How to reach a schema registry."""
 
@@ -232,12 +264,8 @@ class SchemaRegistryConfig(Settings):
     @model_validator(mode="after")
     def _has_one_login(self) -> Self:
         if self.login:
-            if not LOGINS[self.login.type].is_bearer:
-                raise refused("is a login to Kafka only", "login", "type", value=self.login.type)
-            if self.token or self.username:
-                raise refused("and a token or a username: set only one of them", "login")
-            if not _is_confidential(self.url):
-                raise refused("must be https, because tokens are sent there", "url")
+            others = "a token or a username" if self.token or self.username else ""
+            _require_bearer(self.login, others=others, address=("url", self.url))
         return self
 
     @model_validator(mode="after")

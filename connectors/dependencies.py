@@ -196,6 +196,7 @@ class Dependency:
             self.code,
             f"{self} has not answered since {outage.since:%Y-%m-%d %H:%M:%S} UTC and is tried "
             f"again {when}; last failure: {outage.error.message}",
+            hint=outage.error.hint,
             details={
                 self.kind: self.name,
                 "since": outage.since.isoformat(),

@@ -1,4 +1,4 @@
-"""Logins with tokens: who makes the tokens of a Kafka cluster or a schema registry, and when.
+"""Logins with tokens: who makes those of a cluster, a schema registry or a catalog, and when.
 
     LOGINS        the table of logins: a login is one row
     TokenSource   the tokens of one login; all clients in a process share it
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from seamline.connectors.config import LoginConfig
 
 _CONNECT_S, _READ_S = 3.0, 10.0
-_WAIT_S = 10.0
+WAIT_S = 10.0
 """How long to wait for a token."""
 _RENEWED_AFTER = 2 / 3
 """The part of a token's life after which it is renewed. Kafka's client asks after four fifths."""
@@ -38,11 +38,16 @@ _RETRIES = Backoff(first_s=1.0, max_s=10.0)
 _REFUSED_AGAIN_S = 5.0
 """How old a token must be for a refusal to mean that another one may be accepted."""
 _ANSWER_BYTES_MAX = 1 << 20
+_REFUSALS = (400, 401, 403)
 _GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
 class LoginError(Exception):
     """No token could be made. The text has no secrets."""
+
+
+class LoginRefusedError(LoginError):
+    """The identity provider does not accept the login."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ class Login:
         takes: Settings that it has besides.
         extra: The extra that installs its library; None if it has none.
         of_kafka: The form that brokers require a token in.
-        is_bearer: Whether a schema registry takes its tokens.
+        is_bearer: Whether schema registries and catalogs take its tokens.
     """
 
     open: Callable[[LoginConfig], Fetch]
@@ -110,11 +115,11 @@ def _oidc(config: LoginConfig) -> Fetch:
 
     def fetch() -> Token:
         asked_at = time.time()
-        with http.answered_within(_WAIT_S):
+        with http.answered_within(WAIT_S):
             answer = pool.request_encode_body(
                 "POST", config.url, fields, headers, encode_multipart=False
             )
-        return _of_answer(answer.status, answer.data, asked_at)
+        return token_of(answer.status, answer.data, asked_at)
 
     return fetch
 
@@ -124,8 +129,20 @@ def _basic(config: LoginConfig) -> str:
     return base64.b64encode(":".join(id_and_secret).encode()).decode()
 
 
-def _of_answer(status: int, data: bytes, asked_at: float) -> Token:
-    """Returns the token of an identity provider's answer; raises LoginError for any other."""
+def token_of(
+    status: int, data: bytes, asked_at: float, *, unstated_s: float = _UNSTATED_S
+) -> Token:
+    """Returns the token that an identity provider answers a request with.
+
+    Args:
+        status: The status of the answer.
+        data: Its body.
+        asked_at: When it was requested, in seconds since 1970.
+        unstated_s: The life of a token that does not say when it expires, in seconds.
+
+    Raises:
+        LoginError: it is not a token.
+    """
     try:
         body = json.loads(data[:_ANSWER_BYTES_MAX])
     except (ValueError, RecursionError):
@@ -135,7 +152,8 @@ def _of_answer(status: int, data: bytes, asked_at: float) -> Token:
     if status != 200:
         reasons = (body.get(name) for name in ("error", "error_description"))
         said = ": ".join(str(reason) for reason in reasons if reason)
-        raise LoginError(f"HTTP {status}{f': {said}' if said else ''}")
+        kind = LoginRefusedError if status in _REFUSALS else LoginError
+        raise kind(f"HTTP {status}{f': {said}' if said else ''}")
     value = body.get("access_token")
     if not isinstance(value, str) or not value:
         raise LoginError("the answer has no access_token")
@@ -144,7 +162,7 @@ def _of_answer(status: int, data: bytes, asked_at: float) -> Token:
         life = int(life)
     if isinstance(life, (int, float)) and life > 0:
         return Token(value, asked_at + life)
-    return Token(value, _expiry_of_jwt(value) or asked_at + _UNSTATED_S)
+    return Token(value, _expiry_of_jwt(value) or asked_at + unstated_s)
 
 
 def _expiry_of_jwt(value: str) -> float | None:
@@ -288,12 +306,13 @@ class TokenSource:
                 self._start()
             fetching, valid = self._fetching, self._valid()
         if fetching is not None and (patient or valid is None):
-            fetching.wait(_WAIT_S)
+            fetching.wait(WAIT_S)
         with self._lock:
             valid = self._valid()
             if valid is not None:
                 return valid
-            raise LoginError(str(self._error or f"no answer within {_WAIT_S:.0f} s"))
+            error = self._error or LoginError(f"no answer within {WAIT_S:.0f} s")
+            raise type(error)(str(error))
 
     def refuse(self, token: Token) -> None:
         """Makes the next call of `token` return another one: this one was not accepted.
@@ -336,7 +355,8 @@ class TokenSource:
             elif error is not None:
                 self._failures += 1
                 self._retry_at = now + _RETRIES.pause_s(self._failures)
-                self._error = LoginError(self._without_secrets(error))
+                kind = LoginRefusedError if isinstance(error, LoginRefusedError) else LoginError
+                self._error = kind(self._without_secrets(error))
 
     def _without_secrets(self, error: BaseException) -> str:
         text = " ".join(sentence(str(error)).split()) or type(error).__name__
@@ -349,8 +369,12 @@ _sources: dict[LoginConfig, TokenSource] = {}
 _lock = threading.Lock()
 
 
-def token_source(config: LoginConfig) -> TokenSource:
+def token_source(config: LoginConfig, *, clock: Callable[[], float] = time.time) -> TokenSource:
     """Returns the tokens of a login; one object per process.
+
+    Args:
+        config: The login.
+        clock: What the first caller measures their lives by: seconds since 1970.
 
     Raises:
         SeamlineError: MISSING_EXTRA.
@@ -360,7 +384,7 @@ def token_source(config: LoginConfig) -> TokenSource:
         if source is None:
             secrets = config.client_secret, urllib.parse.quote_plus(config.client_secret)
             fetch = _opened(config)
-            source = _sources[config] = TokenSource(fetch, (*secrets, _basic(config)))
+            source = _sources[config] = TokenSource(fetch, (*secrets, _basic(config)), clock=clock)
         return source
 
 

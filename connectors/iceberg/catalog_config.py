@@ -55,7 +55,7 @@ def open_catalog(config: CatalogConfig, dependency: Dependency) -> GuardedCatalo
 def _opened(config: CatalogConfig) -> GuardedCatalog:
     properties: dict[str, Any] = {**config.address, **config.properties}
     if config.type == "rest":
-        return PatientRestCatalog(config.name, **properties)
+        return PatientRestCatalog(config.name, config.login, **properties)
     catalog: Any
     if config.type == "sql":
         catalog = CachingSqlCatalog(config.name, **properties)

@@ -29,6 +29,7 @@ from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
 from pyiceberg.catalog import Catalog as PyCatalog
 from pyiceberg.catalog import MetastoreCatalog, rest
 from pyiceberg.catalog.rest import (
+    CREDENTIAL,
     Capability,
     Endpoint,
     Endpoints,
@@ -36,6 +37,7 @@ from pyiceberg.catalog.rest import (
     RestCatalog,
     TableResponse,
 )
+from pyiceberg.catalog.rest.auth import AUTH_MANAGER, AuthManager
 from pyiceberg.catalog.rest.response import _handle_non_200_response
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.conversions import from_json, to_json
@@ -53,7 +55,7 @@ from pyiceberg.expressions.visitors import (
     _StrictMetricsEvaluationVisitor,
     visit,
 )
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import S3_SIGNER, FileIO, load_file_io
 from pyiceberg.io import pyarrow as files_of_arrow
 from pyiceberg.io.fileformat import FileFormatFactory
 from pyiceberg.io.pyarrow import _dataframe_to_data_files, _TablePartition
@@ -109,6 +111,7 @@ from sqlalchemy import update as sql_update
 
 from seamline.connectors import http
 from seamline.connectors.cache import Cache
+from seamline.connectors.config import LoginConfig
 from seamline.connectors.dependencies import Dependency
 from seamline.connectors.iceberg import foreign_metadata, unpacking
 from seamline.connectors.iceberg.guard import CatalogGuard
@@ -120,6 +123,11 @@ from seamline.connectors.iceberg.metadata_properties import (
     require_own_places,
 )
 from seamline.connectors.iceberg.parquet_writer import ParquetModel
+from seamline.connectors.iceberg.rest_logins import (
+    has_other_token,
+    tokens_of_credential,
+    tokens_of_login,
+)
 from seamline.connectors.iceberg.transforms import partitions
 from seamline.connectors.iceberg.update_ids import identified, renumbered
 from seamline.errors import NUMERIC_OVERFLOW, SCHEMA_NOT_FOUND, SeamlineError
@@ -347,13 +355,35 @@ def _can_be_joined(namespace: str | Identifier) -> bool:
 class PatientRestCatalog(GuardedCatalog, RestCatalog):
     """PyIceberg's REST catalog, with a limit on the time that its answers take.
 
-    The catalog may say how a table's files are reached; the table's metadata may not.
+    The catalog may say how a table's files are reached; the table's metadata may not. Tokens are
+    shared by all threads and renewed before they expire, whoever makes them.
+
+    Args:
+        name: The catalog's name in the configuration.
+        login: Its login; none if its properties say how to log in, if at all.
+        properties: PyIceberg's properties.
     """
+
+    def __init__(self, name: str, login: LoginConfig | None = None, **properties: str) -> None:
+        self._login = login
+        super().__init__(name, **properties)
+
+    def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
+        credential = self.properties.get(CREDENTIAL)
+        if self._login:
+            return tokens_of_login(self.name, self._login)
+        if credential is not None:
+            fields = self._extract_optional_oauth_params()
+            return tokens_of_credential(self.name, session, self.auth_url, credential, fields)
+        return super()._create_legacy_oauth2_auth_manager(session)
 
     def _load_file_io(
         self, properties: Properties = EMPTY_DICT, location: str | None = None
     ) -> FileIO:
-        return RestCatalog._load_file_io(self, properties, location)
+        io = RestCatalog._load_file_io(self, properties, location)
+        if S3_SIGNER not in io.properties:  # whatever else opens files has no use for tokens
+            io.properties.pop(AUTH_MANAGER, None)
+        return io
 
     def _response_to_table(
         self, identifier_tuple: tuple[str, ...], table_response: TableResponse
@@ -384,7 +414,10 @@ class PatientRestCatalog(GuardedCatalog, RestCatalog):
         silence_s = READ_S if method.upper() in {"GET", "HEAD"} else ANSWER_S
         try:
             with self.call(), http.answered_within(ANSWER_S):
-                return request(method, url, **named, timeout=(CONNECT_S, silence_s))
+                answer = request(method, url, **named, timeout=(CONNECT_S, silence_s))
+                if has_other_token(self._auth_manager, answer):
+                    answer = request(method, url, **named, timeout=(CONNECT_S, silence_s))
+                return answer
         except http.NoAnswerError as error:  # of a commit, it means that its outcome is unknown
             raise ReadTimeout(str(error)) from error
 

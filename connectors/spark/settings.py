@@ -172,11 +172,36 @@ def catalog_conf(catalog: CatalogConfig) -> dict[str, str]:
     if region is not None:
         own["client.region"] = region
     own.update({k: v for k, v in catalog.properties.items() if k.startswith(_SAME_IN_SPARK)})
+    own.update(_login_of(catalog))
     own.update(catalog.spark)
     prefix = f"spark.sql.catalog.{catalog.name}"
     return {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         **{f"{prefix}.{key}": value for key, value in own.items()},
+    }
+
+
+_LOGINS = ("credential", "token", "rest.auth.type")
+"""Properties of a catalog that tell Iceberg in Java how to log in."""
+
+
+def _login_of(catalog: CatalogConfig) -> dict[str, str]:
+    """Returns the properties for the login of a catalog, which Iceberg in Java does by itself."""
+    login = catalog.login
+    if not login or any(name in catalog.spark for name in _LOGINS):
+        return {}
+    if login.type != "oidc" or ":" in login.client_id:
+        raise SeamlineError(
+            INVALID_CONFIG,
+            f"it is not known how Spark logs in to catalog {catalog.name} by login {login.type}",
+            hint=f"Set one of {', '.join(_LOGINS)} in catalogs.{catalog.name}.spark.",
+        )
+    optional = {"scope": login.scope, "audience": login.audience}
+    return {
+        "credential": f"{login.client_id}:{login.client_secret}",
+        "oauth2-server-uri": login.url,
+        "token-exchange-enabled": "false",  # few identity providers renew tokens by exchange
+        **{name: value for name, value in optional.items() if value},
     }
 
 

@@ -75,6 +75,25 @@ def test_a_catalog_reached_by_rest_is_the_same_in_spark() -> None:
         "s3.region": "eu-west-1",
         "client.region": "eu-west-1",
     }
+    login = {
+        "type": "oidc",
+        "url": "https://idp.example/token",
+        "client_id": "id",
+        "client_secret": "a:secret",
+        "scope": "all",
+    }
+    plain = {"name": "lake", "type": "rest", "uri": "https://catalog.example"}
+    conf = catalog_conf(CatalogConfig.model_validate({**plain, "login": login}))
+    assert conf[f"{prefix}.credential"] == "id:a:secret"
+    assert conf[f"{prefix}.oauth2-server-uri"] == "https://idp.example/token"
+    assert conf[f"{prefix}.token-exchange-enabled"] == "false"
+    assert conf[f"{prefix}.scope"] == "all"
+    assert f"{prefix}.audience" not in conf
+    google = {**plain, "login": {"type": "google"}}
+    with pytest.raises(SeamlineError, match="how Spark logs in to catalog lake"):
+        catalog_conf(CatalogConfig.model_validate(google))
+    own = CatalogConfig.model_validate({**google, "spark": {"rest.auth.type": "google"}})
+    assert catalog_conf(own)[f"{prefix}.rest.auth.type"] == "google"
     nameless = CatalogConfig(name="lake", type="rest", uri="https://catalog.example")
     assert f"{prefix}.warehouse" not in catalog_conf(nameless)
 
