@@ -90,7 +90,7 @@ def test_jars_are_fetched_and_progress_is_shown(
     directory = fetch(jars, tmp_path / "cache", said.append)
     assert names(directory) == files
     assert said[0].startswith("tool: fetching the jars into")
-    assert said[-1] == f"tool: {len(files)} of {len(files)} jars"
+    assert said[-1] == f"tool: {len(files)} of {len(files)} jars, 0 MB"
     assert not list((tmp_path / "cache").glob("*.partial"))
 
 
