@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import pathlib
 import sys
 from collections.abc import Iterator
@@ -59,7 +60,9 @@ def _group(
     parts: list[str], comparisons: list[dict[str, Any]], title: str, theirs: str, y: int
 ) -> int:
     """Draws comparisons from `y` on; returns where they end."""
-    size = comparisons[0]["name"].partition(", ")[2]
+    names = [comparison["name"] for comparison in comparisons]
+    shared = os.path.commonprefix([name[::-1] for name in names])[::-1]
+    size = shared[shared.index(", ") :]
     parts.append(f'<text class="title" x="0" y="{y + 12}">{title}</text>')
     y += 20
     parts.append(
@@ -69,7 +72,7 @@ def _group(
     )
     y += 20
     both = [
-        (c["name"].partition(", ")[0], *map(_timing, (c["ours"], c["theirs"]))) for c in comparisons
+        (c["name"].removesuffix(size), *map(_timing, (c["ours"], c["theirs"]))) for c in comparisons
     ]
     scale = (_WIDTH - _LABEL - 70) / max(t.interval_s[1] for _, *pair in both for t in pair)
     for label, *pair in both:
@@ -78,7 +81,7 @@ def _group(
             parts.extend(_bar(name, timing, scale, y))
             y += _BAR
         y += _GAP
-    parts.append(f'<text class="muted" x="0" y="{y + 10}">{html.escape(size)}</text>')
+    parts.append(f'<text class="muted" x="0" y="{y + 10}">{html.escape(size[2:])}</text>')
     return y + 34
 
 
