@@ -37,6 +37,7 @@ BASE: Mapping[str, Any] = {
 """The least there can be, with one entry wherever there can be many, and what comes in pairs."""
 OIDC = {"type": "oidc", "url": "https://idp", "client_id": "c", "client_secret": "s"}
 BESIDE: Mapping[str, Mapping[str, Any]] = {
+    "catalogs.lake.login.": {"type": "rest", "uri": "https://catalog", "login": OIDC},
     "clusters.main.login.": {"login": OIDC},
     "clusters.main.login.region": {"login": {"type": "aws_msk_iam", "region": "r"}},
     "clusters.main.login.role": {"login": {"type": "aws_msk_iam", "region": "r"}},
@@ -45,12 +46,13 @@ BESIDE: Mapping[str, Mapping[str, Any]] = {
         "schema_registry": {"url": "https://registry", "login": OIDC}
     },
 }
-"""What a cluster has besides, where settings make sense only together; the longest path counts."""
-OF_NO_REGISTRY = {
-    "clusters.main.schema_registry.login.region",
-    "clusters.main.schema_registry.login.role",
+"""What an entry has besides, where settings make sense only together; the longest path counts."""
+LOGINS = ("catalogs.lake.login", "clusters.main.login", "clusters.main.schema_registry.login")
+NOT_TAKEN = {
+    *(f"{login}.{name}" for login in LOGINS if login != LOGINS[1] for name in ("region", "role")),
+    f"{LOGINS[0]}.extensions",
 }
-"""Settings of a login that no registry takes."""
+"""Settings that a login has, but not for this."""
 TABLE = "lake.default.orders"
 ENTRIES = {
     "catalogs": "lake",
@@ -76,8 +78,8 @@ CHOSEN = {
     "default_cluster": "main",
     "clusters.main.schema_registry.type": "confluent",
     **{
-        f"clusters.main.{login}.{name}": value
-        for login in ("login", "schema_registry.login")
+        f"{login}.{name}": value
+        for login in LOGINS
         for name, value in {"type": "oidc", "url": "https://other", "extensions": "a=b,c=d"}.items()
     },
 }
@@ -130,7 +132,7 @@ def _is_list(schema: Mapping[str, Any]) -> bool:
 
 
 GROUPS = [f for f in declared() if f.kinds & {"object", "array"} and not _is_list(f.schema)]
-SETTINGS = [s for s in declared() if s not in GROUPS and s.path not in OF_NO_REGISTRY]
+SETTINGS = [s for s in declared() if s not in GROUPS and s.path not in NOT_TAKEN]
 
 
 # --- Values --------------------------------------------------------------------------------------
@@ -213,7 +215,9 @@ def base(path: str) -> dict[str, Any]:
     """The least there can be with a setting."""
     tree = copy.deepcopy(dict(BASE))
     beside = [own for prefix, own in BESIDE.items() if path.startswith(prefix)]
-    tree["clusters"]["main"] |= copy.deepcopy(dict(beside[-1])) if beside else {}
+    if beside:
+        kind, entry, *_ = path.split(".")
+        tree[kind][entry] |= copy.deepcopy(dict(beside[-1]))
     return tree
 
 
