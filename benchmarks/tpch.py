@@ -143,11 +143,11 @@ def measured(
     chosen: argparse.Namespace,
 ) -> list[Comparison]:
     """Every query on both sides."""
-    found = []
+    comparisons = []
     queries = engine.execute("SELECT query_nr, query FROM tpch_queries()").fetchall()
     for number, text in queries:
         say(f"measuring Q{number}")
-        found.append(
+        comparisons.append(
             compare(
                 f"Q{number}, scale {chosen.scale:g}, {chosen.hot:g} % hot",
                 lambda sql=text: Answer(  # type: ignore[misc]
@@ -159,9 +159,9 @@ def measured(
                 repeats=chosen.repeats,
             )
         )
-    mean = statistics.geometric_mean(comparison.ratio for comparison in found)
+    mean = statistics.geometric_mean(comparison.ratio for comparison in comparisons)
     print(f"geometric mean of the ratios {mean:.2f}, goal {GOAL}: {verdict_of(mean <= GOAL)}")
-    return found
+    return comparisons
 
 
 if __name__ == "__main__":

@@ -95,15 +95,15 @@ def look(running: Stand, viewers: int) -> tuple[float, float]:
 
 def viewer(running: Stand, begins: float, share: float) -> int:
     """Looks for one round, beginning at a share of an interval; returns how often it asked."""
-    asked = 0
+    statements = 0
     with seamline.connect(running.url) as connection:
         for turn in range(int(ROUND_S / EVERY_S)):
             due = begins + (turn + share) * EVERY_S
             time.sleep(max(0.0, due - time.monotonic()))
             for sql in PANELS:
                 connection.execute(sql, freshness="bounded '1s'").fetchall()
-                asked += 1
-    return asked
+                statements += 1
+    return statements
 
 
 if __name__ == "__main__":

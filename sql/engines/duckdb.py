@@ -182,7 +182,7 @@ def _narrow(node: exp.Expr, failed: set[int]) -> exp.Expr | None:
 
     Args:
         node: The arithmetic.
-        failed: Nodes that are other expressions; those that are found are added.
+        failed: Nodes that are other expressions; further ones are added.
     """
     if id(node) in failed:
         return None
