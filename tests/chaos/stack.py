@@ -34,8 +34,8 @@ from chaos.processes import Process, Watcher, behind_others
 from chaos.proxy import HOST, Proxy
 from seamline.connectors.jvm import jars
 from seamline.connectors.jvm.java import find_java
+from seamline.connectors.spark import class_archive
 from seamline.connectors.spark.server import ConnectServer
-from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.settings import environment as spark_environment
 from seamline.gateway.app.spark import settings as spark_settings
 from seamline.gateway.catalogs.connections import Connections
@@ -87,6 +87,7 @@ class ChaosStack:
         self.registry = Proxy(self._ports["registry"], registry_port)
         self._registry_port = registry_port
         self._prepare_catalog()
+        class_archive.prepare(lambda _: None)
         self._spark_servers = {name: self._spark_server(name) for name in ("spark", "other spark")}
         self.spark_url = self._spark_servers["spark"]._address
         self.other_spark_url = self._spark_servers["other spark"]._address
@@ -127,7 +128,7 @@ class ChaosStack:
 
         Tiering is started by the caller, once its tables are there.
         """
-        self._make_archives()
+        self._archive_classes_of_brokers()
         self.brokers.start(READY_S)
         self.spark.start()
         self.other_spark.start()
@@ -194,34 +195,17 @@ class ChaosStack:
         log = self.directory / f"{name}.log"
         return Process(name, command, log, environment, is_ready=is_ready)
 
-    def _make_archives(self) -> None:
-        log = self.directory / "archives.log"
+    def _archive_classes_of_brokers(self) -> None:
         archives.make(
-            "broker", self.brokers.command(1), self.environment, log, self._let_the_broker_work
-        )
-        archives.make(
-            "spark",
-            self._spark_command("spark"),
+            "broker",
+            self.brokers.command(1),
             self.environment,
-            log,
-            self._let_spark_work,
+            self.directory / "archives.log",
+            self._let_the_broker_work,
         )
 
     def _let_the_broker_work(self) -> None:
         wait_until(self.brokers.one_works, READY_S, "the broker")
-
-    def _let_spark_work(self) -> None:
-        wait_until(lambda: _listens(self._ports["spark"]), READY_S, "Spark")
-        session = connect(self.spark_url)
-        table = f"{settings.CATALOG}.{settings.SCHEMA}.first"
-        for statement in (
-            f"CREATE TABLE {table} (id bigint, text string) USING iceberg",
-            f"INSERT INTO {table} SELECT id, CAST(id AS string) FROM range(10)",
-            f"SELECT text, count(*) FROM {table} GROUP BY text",
-            f"DROP TABLE {table}",
-        ):
-            session.sql(statement).collect()
-        session.client.close()
 
     # --- Commands ------------------------------------------------------------------------------
 
@@ -231,7 +215,6 @@ class ChaosStack:
             name,
             lambda: self._spark_command(name),
             lambda: _listens(port),
-            archives.environment("spark"),
         )
 
     def _spark_command(self, name: str) -> list[str]:
