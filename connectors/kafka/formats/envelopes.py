@@ -404,16 +404,16 @@ class BesideReader:
         if not self._readers or not operations.null_count:
             return None
         indices = pc.indices_nonzero(operations.is_null()).to_pylist()
-        places: set[int] = set()
+        beside: set[int] = set()
         for shape, reader in self._readers.items():
             arrays, bad = reader.decode(
                 [parts[index] for index in indices],
                 [headers[index] for index in indices] if headers else (),
             )
             mask = self._of_shape(shape, arrays)
-            found = (n for n in pc.indices_nonzero(mask).to_pylist() if n not in bad)
-            places.update(indices[n] for n in found)
-        return pa.array([index in places for index in range(len(operations))], pa.bool_())
+            of_shape = (n for n in pc.indices_nonzero(mask).to_pylist() if n not in bad)
+            beside.update(indices[n] for n in of_shape)
+        return pa.array([index in beside for index in range(len(operations))], pa.bool_())
 
     def _of_shape(self, shape: Beside, arrays: Mapping[Path, pa.Array]) -> pa.Array:
         mask = arrays[shape.field,].is_valid()

@@ -91,18 +91,18 @@ def _extended(value: Mapping[str, Any]) -> Any:
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 
 
-def _number(given: Any, _: Mapping[str, Any]) -> Any:
-    text = str(given)
+def _number(content: Any, _: Mapping[str, Any]) -> Any:
+    text = str(content)
     return _Number(text) if _NUMBER.fullmatch(text) else text
 
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-def _date(given: Any, _: Mapping[str, Any]) -> Any:
-    if isinstance(given, dict):
-        given = given.get("$numberLong")
-    text = str(given)
+def _date(content: Any, _: Mapping[str, Any]) -> Any:
+    if isinstance(content, dict):
+        content = content.get("$numberLong")
+    text = str(content)
     if re.fullmatch(r"-?\d+", text) is None:
         return text
     try:
@@ -112,22 +112,22 @@ def _date(given: Any, _: Mapping[str, Any]) -> Any:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _binary(given: Any, value: Mapping[str, Any]) -> Any:
+def _binary(content: Any, value: Mapping[str, Any]) -> Any:
     kind = value.get("$type")
-    if isinstance(given, dict):
-        given, kind = given.get("base64"), given.get("subType")
+    if isinstance(content, dict):
+        content, kind = content.get("base64"), content.get("subType")
     if kind in ("4", "04"):
-        return str(uuid.UUID(bytes=base64.b64decode(given)))
-    return given
+        return str(uuid.UUID(bytes=base64.b64decode(content)))
+    return content
 
 
-def _timestamp(given: Any, _: Mapping[str, Any]) -> Any:
-    seconds = given.get("t") if isinstance(given, dict) else None
+def _timestamp(content: Any, _: Mapping[str, Any]) -> Any:
+    seconds = content.get("t") if isinstance(content, dict) else None
     return None if seconds is None else _date(int(seconds) * 1000, {})
 
 
-def _same(given: Any, _: Mapping[str, Any]) -> Any:
-    return given
+def _same(content: Any, _: Mapping[str, Any]) -> Any:
+    return content
 
 
 _KINDS: Mapping[str, Callable[[Any, Mapping[str, Any]], Any]] = {

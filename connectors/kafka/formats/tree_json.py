@@ -45,8 +45,8 @@ def texts(node: Node, of_leaf: OfLeaf, *, is_json: bool = False) -> Convert:
             case "union" if node.only is not None:
                 return plain(value[1] if isinstance(value, tuple) else value, node.only)
             case "union":
-                place, content = untagged(value)
-                return plain(content, node.alternatives[place])
+                position, content = untagged(value)
+                return plain(content, node.alternatives[position])
             case "record":
                 return {name: plain(value[name], member) for name, member in node.members.items()}
             case "array" if node.inner is not None:

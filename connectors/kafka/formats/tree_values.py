@@ -138,23 +138,25 @@ def _of_union(node: Node, type_: Type, path: str) -> Convert:
         only = converter(node.only, type_, path)
         return lambda value: only(value[1] if isinstance(value, tuple) else value)
     names = by_label(node.alternatives)
-    makes = [_branch(b, place, names, type_, path) for place, b in enumerate(node.alternatives)]
+    makes = [
+        _branch(b, position, names, type_, path) for position, b in enumerate(node.alternatives)
+    ]
 
     def make(value: Any) -> Any:
         if value is None:
             return None
-        place, content = untagged(value)
-        return makes[place](content)
+        position, content = untagged(value)
+        return makes[position](content)
 
     return make
 
 
-def _branch(node: Node, place: int, names: Mapping[str, int], type_: Type, path: str) -> Convert:
+def _branch(node: Node, position: int, names: Mapping[str, int], type_: Type, path: str) -> Convert:
     """Converts values of one branch of a union.
 
     Args:
         node: The branch.
-        place: Its position.
+        position: Which branch it is.
         names: What a row may call the branches.
         type_: The column's type.
         path: Its name.
@@ -162,7 +164,7 @@ def _branch(node: Node, place: int, names: Mapping[str, int], type_: Type, path:
     if not isinstance(type_, Row):
         return converter(node, type_, path)
     branches = {field.name: branch_of(field, names) for field in type_.fields}
-    own = [field for field in type_.fields if branches[field.name] == place]
+    own = [field for field in type_.fields if branches[field.name] == position]
     further = tuple(field for field in type_.fields if branches[field.name] is None)
     if len(further) == len(type_.fields):
         return converter(node, type_, path)

@@ -57,7 +57,9 @@ def _of_union(node: Node, type_: Type, path: str) -> Encode:
     names = by_label(node.alternatives)
     fields = type_.fields if isinstance(type_, Row) else ()
     places = {
-        field.name: place for field in fields if (place := branch_of(field, names)) is not None
+        field.name: position
+        for field in fields
+        if (position := branch_of(field, names)) is not None
     }
     if not places:
         return _only_possible(node, type_, path)
@@ -81,13 +83,13 @@ def _of_union(node: Node, type_: Type, path: str) -> Encode:
 
 def _only_possible(node: Node, type_: Type, path: str) -> Encode:
     possible: dict[int, Encode] = {}
-    for place, branch in enumerate(node.alternatives):
+    for position, branch in enumerate(node.alternatives):
         with contextlib.suppress(ValueError):
-            possible[place] = _encoder(branch, type_, path)
+            possible[position] = _encoder(branch, type_, path)
     if len(possible) != 1:
         raise ValueError(f"{path}: the schema has a union there, and the type is ambiguous")
-    ((place, make),) = possible.items()
-    return lambda value: tagged(node, place, make(value))
+    ((position, make),) = possible.items()
+    return lambda value: tagged(node, position, make(value))
 
 
 def _encoder(node: Node, type_: Type, path: str) -> Encode:

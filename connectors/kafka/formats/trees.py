@@ -87,9 +87,9 @@ def logical_of(name: str) -> str:
 # --- Unions --------------------------------------------------------------------------------------
 
 
-def tagged(union: Node, place: int, value: Any) -> tuple[str, dict[str, Any]]:
+def tagged(union: Node, position: int, value: Any) -> tuple[str, dict[str, Any]]:
     """Returns a value of a union of several types, with a tag that says which of them it is of."""
-    return f"{union.name}_{place}", {_TAGGED: value}
+    return f"{union.name}_{position}", {_TAGGED: value}
 
 
 def untagged(value: tuple[str, Mapping[str, Any]]) -> tuple[int, Any]:
@@ -122,8 +122,8 @@ def by_label(alternatives: Sequence[Node]) -> dict[str, int]:
     """
     names: dict[str, int] = {}
     for naming in (labels(alternatives), *_other_names(alternatives)):
-        for place, name in enumerate(naming):
-            names.setdefault(name, place)
+        for position, name in enumerate(naming):
+            names.setdefault(name, position)
     return names
 
 
