@@ -20,7 +20,7 @@ import duckdb
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from harness import REPEATS, Comparison, compare, report, timed, verdict_of, write
-from stand import Stand, say, stand
+from stand import Stand, append, say, stand
 
 import seamline
 
@@ -104,14 +104,8 @@ def produce(running: Stand, chosen: argparse.Namespace) -> None:
 def send(producer: Producer, start: int, count: int) -> None:
     """Produces sales, from one on, and waits until they are acknowledged."""
     rows = ROWS.format(start=start, end=start + count)
-    for key, value in duckdb.sql(f"SELECT id::VARCHAR, to_json(r) FROM ({rows}) AS r").fetchall():
-        while True:
-            try:
-                producer.produce("sales", value, key)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    assert producer.flush(120) == 0
+    records = duckdb.sql(f"SELECT id::VARCHAR, to_json(r) FROM ({rows}) AS r").fetchall()
+    append(producer, "sales", records)
 
 
 def alone(

@@ -10,11 +10,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 import duckdb
 import pyarrow as pa
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import seamline
@@ -204,6 +205,18 @@ class Stand:
         for future in admin.create_topics([NewTopic(name, partitions)]).values():
             future.result(30)
         self.run("table", "create", name, "--topic", name, "--schema", columns, *options)
+
+
+def append(producer: Producer, topic: str, records: Iterable[tuple[str | None, str]]) -> None:
+    """Produces records, by key and value, and waits until they are acknowledged."""
+    for key, value in records:
+        while True:
+            try:
+                producer.produce(topic, value, key)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(120) == 0
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from typing import Any
 import duckdb
 from confluent_kafka import Producer
 from harness import Comparison, compare, report, verdict_of
-from stand import Stand, say, stand
+from stand import Stand, append, say, stand
 
 import seamline
 
@@ -125,14 +125,7 @@ def fill(
         for name, type_, *_ in described
     )
     values = f"SELECT to_json(r) FROM (SELECT {texts} FROM ({rows} OFFSET {cold})) AS r"
-    for (value,) in engine.execute(values).fetchall():
-        while True:
-            try:
-                producer.produce(table, value)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    assert producer.flush(120) == 0
+    append(producer, table, ((None, value) for (value,) in engine.execute(values).fetchall()))
     say(f"{table}: {cold:,} cold and {count - cold:,} hot rows")
 
 
