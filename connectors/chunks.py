@@ -24,11 +24,7 @@ _PIECE_BYTES = 256 << 10
 
 
 class Filling:
-    """Batches that become a chunk once there are enough of them.
-
-    Args:
-        schema: Their schema.
-    """
+    """Batches that become a chunk once there are enough of them."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema_bytes = len(schema.serialize())
@@ -69,14 +65,7 @@ class Filled:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk in a file.
-
-    Attributes:
-        path: The file.
-        start: Where it begins.
-        size_bytes: Its size.
-        rows: The number of its rows.
-    """
+    """A chunk in a file."""
 
     path: str
     start: int
@@ -125,10 +114,6 @@ class ResultFile:
 
 class ChunkWriter:
     """Writes chunks to a file that it creates. Safe to close twice; the file stays.
-
-    Args:
-        file: The file.
-        schema: Schema of the rows.
 
     Raises:
         SeamlineError: DISK_FULL.

@@ -287,10 +287,6 @@ class Opener(Generic[T]):
     """Opens a client when it is first needed, in a thread of its own. Safe to share.
 
     All who need it meanwhile share the outcome. After a failure, the next who needs it starts over.
-
-    Args:
-        dependency: What the client is for.
-        make: Opens the client.
     """
 
     def __init__(self, dependency: Dependency, make: Callable[[], T]) -> None:

@@ -39,12 +39,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Backoff:
-    """Pauses between tries.
-
-    Attributes:
-        first_s: The pause after the first failure.
-        max_s: The longest pause.
-    """
+    """Pauses between tries."""
 
     first_s: float = 0.5
     max_s: float = 60.0
@@ -184,10 +179,6 @@ class Crew:
 
     There are as many threads as rounds that are due, within a limit; each ends when it has been
     idle for some time. Rounds are run in the order in which they became due.
-
-    Args:
-        name: The name of the threads.
-        threads_max: The greatest number of them.
     """
 
     def __init__(self, name: str, threads_max: int) -> None:

@@ -20,9 +20,6 @@ class StatementDeadline:
 
     A callback registered with `on_end` is called repeatedly until it is unregistered, because a
     call may come just before there is anything to stop.
-
-    Args:
-        seconds: How long the statement may take.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -40,12 +40,7 @@ class Explained:
 
 
 def explain(explained: Explained, *, verbose: bool = False) -> list[str]:
-    """Returns the rendered plan, line by line.
-
-    Args:
-        explained: The plan.
-        verbose: Whether to include the bound query.
-    """
+    """Returns the rendered plan, line by line."""
     plan = explained.plan
     reason = "" if explained.in_part else f" ({plan.route.reason})"
     lines = [f"Engine: {plan.route.engine}{reason}", _output(plan)]

@@ -73,10 +73,6 @@ def logged(changes: Seam, bounds: LogBounds) -> Seam:
 
     A snapshot no longer has rows that were replaced or deleted, so the log must still hold them.
 
-    Args:
-        changes: The changes between two seams.
-        bounds: What the log holds.
-
     Raises:
         SeamlineError: LOG_TRIMMED, TOPIC_RECREATED.
     """

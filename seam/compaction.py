@@ -59,12 +59,7 @@ class Seen:
 
 
 def conflict(topic: str, ends: Mapping[int, int]) -> SeamlineError:
-    """Returns the error for a read that may have lost a record to compaction in the meantime.
-
-    Args:
-        topic: Name of the topic.
-        ends: Current ends of the affected partitions.
-    """
+    """Returns the error for a read that may have lost a record to compaction in the meantime."""
     where = ", ".join(f"{partition} (which ends at {end})" for partition, end in ends.items())
     return SeamlineError(
         READ_CONFLICT,

@@ -17,11 +17,6 @@ def last_rewrite(state: TableState, since: int | None, until: int | None) -> int
     Files of `until` with greater sequence numbers hold the rows that were added since, the others
     hold those of `since`. That is known if the commits between are rewrites and then appends.
 
-    Args:
-        state: The table.
-        since: The earlier snapshot.
-        until: The later one.
-
     Returns:
         The sequence number; None if the commits between may have changed anything else.
     """

@@ -25,11 +25,7 @@ ABSENT_TYPES: Mapping[str, str] = {
 
 
 def absent_type(name: str) -> SeamlineError:
-    """Returns the error for a type that exists elsewhere.
-
-    Args:
-        name: The type as written.
-    """
+    """Returns the error for a type that exists elsewhere."""
     plain = name.lower().partition("(")[0]
     return SeamlineError(
         NOT_SUPPORTED, f"the type {name} is not supported", hint=ABSENT_TYPES.get(plain)

@@ -401,11 +401,7 @@ class Cursor:
 
 
 class Batches:
-    """Splits the rows of a result into consecutive tables of any size.
-
-    Args:
-        reader: The reader that the rows come from.
-    """
+    """Splits the rows of a result into consecutive tables of any size."""
 
     def __init__(self, reader: pa.RecordBatchReader) -> None:
         self._reader = reader

@@ -41,10 +41,6 @@ Progress = Callable[[Mapping[str, Any]], None]
 class RemoteStatement:
     """One statement. It may be canceled from any thread.
 
-    Args:
-        transport: The gateway.
-        compression: How its chunks of Arrow are compressed.
-
     Attributes:
         manifest: The gateway's latest description of it; empty before its first response.
     """
@@ -198,12 +194,7 @@ def _has_rows(manifest: Mapping[str, Any]) -> bool:
 
 
 class EarlyChunks:
-    """The first chunks of a result, fetched in the background while the statement is running.
-
-    Args:
-        transport: The gateway.
-        path_of: Returns the path of a chunk.
-    """
+    """The first chunks of a result, fetched in the background while the statement is running."""
 
     def __init__(self, transport: Transport, path_of: Callable[[int], str]) -> None:
         self._transport = transport

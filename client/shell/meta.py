@@ -33,13 +33,7 @@ _BAR_WIDTH = 24
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Meta:
-    """A meta command.
-
-    Attributes:
-        takes: Its argument, for the usage text.
-        help: Its help text.
-        run: Executes it with its argument.
-    """
+    """A meta command."""
 
     takes: str
     help: str

@@ -43,12 +43,7 @@ _FORGETTING = "delta.setTransactionRetentionDuration"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AdoptedDelta(Adopted):
-    """A Delta table that another writer fills.
-
-    Attributes:
-        table: The table.
-        version: Returns the version of a snapshot.
-    """
+    """A Delta table that another writer fills."""
 
     table: OwnFiles
     version: Callable[[int], Version]

@@ -60,11 +60,7 @@ History = tuple[Commit, ...]
 
 
 class DeltaLog:
-    """The log of one table. Safe to share between threads.
-
-    Args:
-        files: The table's folder.
-    """
+    """The log of one table. Safe to share between threads."""
 
     def __init__(self, files: fs.FileSystem) -> None:
         self._files = files

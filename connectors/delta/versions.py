@@ -92,12 +92,7 @@ def storage_options(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 class Version:
-    """One version of a table.
-
-    Args:
-        source: The table.
-        table: The table, opened at that version.
-    """
+    """One version of a table."""
 
     def __init__(self, source: Source, table: deltalake.DeltaTable) -> None:
         self._source = source

@@ -43,12 +43,7 @@ WRITERS = {writer.provider: writer for writer in (KAFKA_DELTA_INGEST, SPARK_STRE
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Filler:
-    """A writer of one table.
-
-    Attributes:
-        writer: The kind of writer.
-        options: The options of its provider.
-    """
+    """A writer of one table."""
 
     writer: Writer
     options: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
@@ -56,11 +51,6 @@ class Filler:
 
 def filler_of(table: OwnFiles, provider: str | None, options: Mapping[str, str]) -> Filler:
     """Returns who fills a table, and the options for its provider; given ones take precedence.
-
-    Args:
-        table: The table.
-        provider: The provider, if given.
-        options: The provider's options, as far as given.
 
     Raises:
         SeamlineError: ADOPTION_REFUSED when the table's transactions belong to no known writer, or

@@ -98,11 +98,6 @@ def spill_error(error: SeamlineError, directory: str, bytes_max: int) -> Seamlin
     """Returns the error for what a statement failed with, also if it could not spill any more.
 
     DuckDB bounds what it spills by the space that was free on the disk, too.
-
-    Args:
-        error: What it failed with.
-        directory: Where it spills.
-        bytes_max: How much it may spill.
     """
     match = _SPILLED_ALL.match(error.message)
     if match is None:

@@ -96,10 +96,6 @@ class HiddenRowsCache:
     def newest(self, rows: pa.Table, scan: EngineScan) -> pa.Table:
         """Returns the newest of a tail's rows; statements over the same tail reuse the result.
 
-        Args:
-            rows: The rows of the scan's tail.
-            scan: The scan.
-
         Raises:
             SeamlineError: UPSERT_ORDER_UNKNOWN.
         """

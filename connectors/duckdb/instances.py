@@ -153,11 +153,7 @@ class Instance:
 
 
 class Instances:
-    """Creates, keeps and closes instances. Safe to share between threads.
-
-    Args:
-        config: DuckDB's configuration for each instance.
-    """
+    """Creates, keeps and closes instances. Safe to share between threads."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         self._config = dict(config)

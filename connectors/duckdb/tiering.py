@@ -86,14 +86,7 @@ class LocalTierTable(IcebergTierTable):
 
 
 class _LocalBatch:
-    """One batch: its files are written once, and committed as often as need be.
-
-    Args:
-        batch: The batch.
-        spec: How its records are decoded.
-        opened: The table that its files are written for.
-        load: Loads the table as it is now.
-    """
+    """One batch: its files are written once, and committed as often as need be."""
 
     def __init__(
         self,

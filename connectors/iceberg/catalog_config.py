@@ -29,10 +29,6 @@ _RETRIES_DEFAULT = 2
 def open_catalog(config: CatalogConfig, dependency: Dependency) -> GuardedCatalog:
     """Opens the catalog that a configuration describes.
 
-    Args:
-        config: The configuration.
-        dependency: What its requests are calls to, once it is open.
-
     Raises:
         SeamlineError: INVALID_CONFIG when the driver of its type is not installed.
     """

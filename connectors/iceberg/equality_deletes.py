@@ -113,12 +113,7 @@ class Keys:
 
     @classmethod
     def of(cls, file: DataFile, columns: Mapping[int, NestedField]) -> Keys:
-        """Returns what is known about an equality delete file.
-
-        Args:
-            file: The file.
-            columns: The columns that its table has or had, by id.
-        """
+        """Returns what is known about an equality delete file."""
         ids = [number for number in file.equality_ids or () if number in columns]
         found = ((columns[number], *_bounds(columns[number], file)) for number in ids)
         bounded = tuple(one for one in found if one[1] is not None and one[2] is not None)
@@ -301,10 +296,6 @@ class EqualityDeletesFinder:
 
     def find(self, plan: ColdPlan, keys: KeyColumns) -> dict[str, np.ndarray]:
         """Returns the positions of deleted rows, ascending, by the path of their data file.
-
-        Args:
-            plan: The files, inspected, and the deletes.
-            keys: How to read key columns.
 
         Raises:
             SeamlineError: COLD_FILE_MISSING, COLD_FILE_INVALID, STORAGE_UNAVAILABLE.

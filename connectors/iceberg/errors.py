@@ -123,12 +123,7 @@ def _response(error: BaseException) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def catalog_errors(catalog: str, identifier: tuple[str, ...] = ()) -> Iterator[None]:
-    """Turns failures of a catalog into named errors.
-
-    Args:
-        catalog: Name of the catalog.
-        identifier: What the catalog is asked for.
-    """
+    """Turns failures of a catalog into named errors."""
     name = ".".join((catalog, *identifier))
     _require_names(catalog, identifier[:-1])
     try:
@@ -155,12 +150,7 @@ def catalog_errors(catalog: str, identifier: tuple[str, ...] = ()) -> Iterator[N
 
 @contextlib.contextmanager
 def namespace_errors(catalog: str, namespace: tuple[str, ...]) -> Iterator[None]:
-    """Turns failures of a catalog, when asked about a namespace, into named errors.
-
-    Args:
-        catalog: Name of the catalog.
-        namespace: The namespace that the catalog is asked for.
-    """
+    """Turns failures of a catalog, when asked about a namespace, into named errors."""
     _require_names(catalog, namespace)
     with catalog_errors(catalog, namespace):
         yield
@@ -188,12 +178,7 @@ def _require_names(catalog: str, namespace: tuple[str, ...]) -> None:
 
 @contextlib.contextmanager
 def metadata_errors(catalog: str, identifier: tuple[str, ...]) -> Iterator[None]:
-    """Turns failures to load a table, from its catalog or its metadata, into named errors.
-
-    Args:
-        catalog: Name of the catalog.
-        identifier: The table.
-    """
+    """Turns failures to load a table, from its catalog or its metadata, into named errors."""
     name = ".".join((catalog, *identifier))
     with catalog_errors(catalog, identifier):
         try:
@@ -236,11 +221,7 @@ def manifest_errors(what: str, path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def commit_errors(table: str) -> Iterator[None]:
-    """Turns failures of a commit into named errors; a `ValueError` is left to the caller.
-
-    Args:
-        table: Name of the table.
-    """
+    """Turns failures of a commit into named errors; a `ValueError` is left to the caller."""
     try:
         with storage_errors(f"table {table}"), _overtaking():
             yield

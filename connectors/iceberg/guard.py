@@ -53,11 +53,7 @@ class Checks:
 
 
 class CatalogGuard:
-    """Checks the metadata of a catalog's tables. Safe to share between threads.
-
-    Args:
-        places: Where its tables may be.
-    """
+    """Checks the metadata of a catalog's tables. Safe to share between threads."""
 
     def __init__(self, places: CatalogPlaces) -> None:
         self.places = places

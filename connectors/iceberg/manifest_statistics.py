@@ -122,11 +122,7 @@ def _decoded(type_: PrimitiveType, bounds: Sequence[bytes]) -> tuple[np.ndarray[
 
 
 class ManifestStatistics:
-    """The statistics of the files of a manifest. Safe to share between threads.
-
-    Args:
-        files: The files.
-    """
+    """The statistics of the files of a manifest. Safe to share between threads."""
 
     def __init__(self, files: Sequence[DataFile]) -> None:
         self._files = files

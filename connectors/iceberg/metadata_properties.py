@@ -33,11 +33,6 @@ _PREFIXES = (
 def require_no_code(table: str, properties: Mapping[str, str], *names: str) -> None:
     """Requires that a table does not choose the code that reads or writes it.
 
-    Args:
-        table: Its name, for the message.
-        properties: Its properties.
-        names: The properties that the reader or writer would use.
-
     Raises:
         SeamlineError: PROPERTY_NOT_ALLOWED.
     """

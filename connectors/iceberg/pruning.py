@@ -116,12 +116,7 @@ class Pruner:
         return self._partitions(file.spec_id).keep_file(file) and self._by_statistics(file)
 
     def kept(self, files: Sequence[DataFile], statistics: ManifestStatistics) -> list[int]:
-        """Returns the numbers of the files of a manifest that `keeps_file` would keep.
-
-        Args:
-            files: The files.
-            statistics: Their statistics.
-        """
+        """Returns the numbers of the files of a manifest that `keeps_file` would keep."""
         if self._keeps_all:
             return list(range(len(files)))
         masks = statistics.kept(self._of_bounds)
@@ -256,11 +251,6 @@ class _UuidConditions(BooleanExpressionVisitor[BooleanExpression]):
 
     Iceberg's Java library summarises partitions in the order of signed halves, PyIceberg compares
     unsigned bytes.
-
-    Args:
-        schema: The columns.
-        kept: Kinds of conditions that are left as they are.
-        case_sensitive: Whether names are case-sensitive.
     """
 
     def __init__(self, schema: Schema, kept: tuple[type, ...], *, case_sensitive: bool) -> None:

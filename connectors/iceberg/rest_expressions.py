@@ -65,11 +65,6 @@ DEPTH_MAX = 200
 def parse(body: Any, schema: Schema, *, case_sensitive: bool) -> BooleanExpression:
     """Parses a filter.
 
-    Args:
-        body: The filter as JSON.
-        schema: The columns that it refers to.
-        case_sensitive: Whether its column names are case-sensitive.
-
     Raises:
         SeamlineError: INVALID_REQUEST for a malformed filter, or one with unknown columns;
             NOT_SUPPORTED for one that is not understood.

@@ -27,10 +27,6 @@ class States:
     A metadata file does not change, but its location does not identify it for good: some catalogs
     give a table that was created again the locations of its predecessor, or none to any table.
     Safe to share between threads.
-
-    Args:
-        catalog: The name of the catalog.
-        configured: Further properties of tables, by full name.
     """
 
     def __init__(self, catalog: str, configured: Mapping[str, Mapping[str, str]]) -> None:

@@ -15,10 +15,6 @@ def static_table(location: str, properties: Mapping[str, str]) -> StaticTable:
 
     None of the table's own properties decides how its files are accessed.
 
-    Args:
-        location: The metadata file.
-        properties: Properties of the storage.
-
     Raises:
         OSError: when the file cannot be read.
     """

@@ -78,14 +78,7 @@ class TailLayout:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file that is about to be written.
-
-    Attributes:
-        path: Where to write it.
-        spec_id: The id of its partition spec.
-        partition: Its partition in that spec.
-        rows: Its rows.
-    """
+    """A file that is about to be written."""
 
     path: str
     spec_id: int

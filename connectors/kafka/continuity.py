@@ -20,11 +20,6 @@ from seamline.seam.offsets import Offsets
 def check_read(log: HotLog, read: LogRead, deadline: Deadline) -> None:
     """Checks, after a read and before its first row is returned, that it read the right records.
 
-    Args:
-        log: The cluster.
-        read: What was read.
-        deadline: The statement's deadline.
-
     Raises:
         SeamlineError: TOPIC_RECREATED, LOG_TRIMMED or LOG_TRUNCATED: the rows cannot be trusted,
             and the caller should retry with fresh facts; KAFKA_UNAVAILABLE.
@@ -42,11 +37,6 @@ def checked(log: HotLog, read: LogRead, deadline: Deadline) -> Iterator[None]:
 
     It also runs `check_read` when the block fails with LOG_TRIMMED or LOG_TRUNCATED: a recreated
     topic looks trimmed or truncated to a reader of the former one.
-
-    Args:
-        log: The cluster.
-        read: What the block reads.
-        deadline: The statement's deadline.
 
     Raises:
         SeamlineError: as `check_read`, else what the block raises.
@@ -114,12 +104,6 @@ def overtaken(
     log: HotLog, read: LogRead, partitions: Collection[int], deadline: Deadline
 ) -> Overtaken:
     """Finds where records that were gone when read may have been replaced past the read's ends.
-
-    Args:
-        log: The cluster.
-        read: What was read, before this call.
-        partitions: The partitions in which records were gone.
-        deadline: The statement's deadline.
 
     Raises:
         SeamlineError: as `check_read`.

@@ -153,11 +153,7 @@ def _end_of(event: Message) -> tuple[int, int]:
 
 
 class Lanes:
-    """The lanes of one cluster. Safe to share between threads.
-
-    Args:
-        cluster: The cluster.
-    """
+    """The lanes of one cluster. Safe to share between threads."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -72,13 +72,7 @@ def _size(message: Message) -> int:
 
 
 def raw_batch(partitions: Any, offsets: Sequence[int], messages: Sequence[Message]) -> RawBatch:
-    """Returns the records of messages that have no error.
-
-    Args:
-        partitions: The partition of each message.
-        offsets: The offset of each message.
-        messages: The messages.
-    """
+    """Returns the records of messages that have no error."""
     times = list(map(Message.timestamp, messages))
     return without_large(
         RawBatch(

@@ -78,11 +78,6 @@ def addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
 def reach(host: str, port: int, seconds: float = STEP_S) -> None:
     """Connects to an address, and does nothing else.
 
-    Args:
-        host: The host.
-        port: The port.
-        seconds: How long connecting may take.
-
     Raises:
         SeamlineError: KAFKA_UNAVAILABLE, saying what is wrong with the address.
     """

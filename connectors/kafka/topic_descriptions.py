@@ -27,9 +27,6 @@ def partitions_of(topic: TopicDescription) -> tuple[int, ...]:
 def agreed(views: Sequence[Mapping[str, TopicDescription]]) -> Mapping[str, TopicDescription]:
     """Returns the topics as all views have them.
 
-    Args:
-        views: How each broker describes the same topics.
-
     Raises:
         SeamlineError: KAFKA_UNAVAILABLE where the views differ, which a retry resolves;
             NOT_SUPPORTED for a topic without an id.

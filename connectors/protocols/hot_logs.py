@@ -112,12 +112,6 @@ class TellsCompaction(Protocol):
         No record at or past it has been removed or has caused another to be removed. It is 0 if
         the topic is not compacted; a partition is absent if its offset cannot be determined.
 
-        Args:
-            topic: Name of the topic.
-            topic_id: Its id.
-            ends: The partitions to look up, and where they end.
-            deadline: The statement's deadline.
-
         Raises:
             SeamlineError: TOPIC_RECREATED, TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE, …
         """

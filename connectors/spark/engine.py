@@ -229,10 +229,6 @@ def _computed(
 class _Statement:
     """A statement, and the session that it has to itself.
 
-    Args:
-        sessions: Where the session comes from.
-        deadline: Interrupts what runs in it.
-
     Attributes:
         session: The session.
         has_ended: Whether nothing of the statement runs in its session any more.

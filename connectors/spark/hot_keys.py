@@ -48,9 +48,6 @@ class HotKeys:
     """Finds the newest record of each key among rows that come batch by batch.
 
     Memory is bounded by the keys, not by the records.
-
-    Args:
-        newest: Says which record is the newest.
     """
 
     def __init__(self, newest: Newest) -> None:

@@ -40,12 +40,7 @@ _IMPORTING = threading.Lock()
 
 
 class Session:
-    """A session with what successive statements leave in it. For one thread at a time.
-
-    Attributes:
-        spark: PySpark's session.
-        learned: The kernels it can call, by name.
-    """
+    """A session with what successive statements leave in it. For one thread at a time."""
 
     def __init__(self, url: str, spark: Any) -> None:
         self.url = url

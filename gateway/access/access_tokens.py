@@ -29,10 +29,6 @@ _ID_DIGITS = 12
 class AccessTokens:
     """Knows the owner of each token. Safe to share between threads.
 
-    Args:
-        listed: The tokens of the configuration.
-        file: A file with further tokens.
-
     Raises:
         SeamlineError: INVALID_CONFIG.
     """

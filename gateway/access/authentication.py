@@ -124,11 +124,7 @@ def claimed_user(authorization: str | None) -> str | None:
 
 
 class Authentication:
-    """Identifies the senders of requests. Safe to share between threads.
-
-    Args:
-        config: The configuration, which has the methods.
-    """
+    """Identifies the senders of requests. Safe to share between threads."""
 
     def __init__(self, config: Config) -> None:
         self.is_open = not config.asks_who

@@ -164,11 +164,7 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 class FileKeys:
-    """The keys of a file that is watched.
-
-    Args:
-        file: A JSON Web Key Set.
-    """
+    """The keys of a file that is watched."""
 
     def __init__(self, file: str) -> None:
         path = pathlib.Path(file)

@@ -47,10 +47,6 @@ _ID_DIGITS = 12
 class Passwords:
     """Verifies passwords. Safe to share between threads.
 
-    Args:
-        file: Users and hashes.
-        failed: Slows down guessing.
-
     Raises:
         SeamlineError: INVALID_CONFIG.
     """
@@ -64,11 +60,6 @@ class Passwords:
 
     def identify(self, user: str, password: str, address: str) -> Identity:
         """Returns the identity of a user with this password.
-
-        Args:
-            user: The user that the caller claims to be.
-            password: The password that proves it.
-            address: The caller's address.
 
         Raises:
             SeamlineError: UNAUTHENTICATED, the same for an unknown user and a wrong password;

@@ -93,12 +93,7 @@ _KEPT_WHEN_COLUMNS_ARE_HIDDEN = frozenset({columns.PARTITION, columns.OFFSET, co
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody who sends requests.
-
-    Attributes:
-        name: The name that statements and tokens belong to.
-        groups: Groups that rules may name.
-    """
+    """Somebody who sends requests."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -106,12 +101,7 @@ class Principal:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TableRights:
-    """What a principal may do with a table.
-
-    Attributes:
-        privileges: The privileges, if any.
-        restriction: Which rows and columns may be seen.
-    """
+    """What a principal may do with a table."""
 
     privileges: frozenset[Privilege] = frozenset(Privilege)
     restriction: Restriction = NO_RESTRICTION
@@ -557,10 +547,6 @@ def within(restriction: Restriction, hidden: frozenset[str]) -> Restriction:
     """Returns a restriction of a table that also holds for the columns `SELECT *` leaves out.
 
     These may repeat the values of hidden columns, or count the rows that are left out.
-
-    Args:
-        restriction: The restriction.
-        hidden: Names of these columns.
     """
     denied, sort_only = restriction.denied, restriction.sort_only
     if restriction.hides_columns:

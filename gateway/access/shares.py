@@ -9,11 +9,8 @@ import threading
 class Shares:
     """Counts the shares of each principal in something. Safe to share between threads.
 
-    Args:
-        own_max: The maximum number for one principal.
-
     Attributes:
-        own_max: The same.
+        own_max: The maximum number for one principal.
     """
 
     def __init__(self, own_max: int) -> None:

@@ -26,12 +26,7 @@ _PACKAGES = "spark.jars.packages"
 
 
 def spark_engine(config: Config, compute: Compute = at_once) -> SparkEngine | None:
-    """Returns the engine; None when Spark's client is not installed.
-
-    Args:
-        config: The configuration.
-        compute: Runs pure computations.
-    """
+    """Returns the engine; None when Spark's client is not installed."""
     if importlib.util.find_spec("pyspark") is None:
         return None
     clusters = config.clusters

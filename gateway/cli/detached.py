@@ -31,13 +31,7 @@ _LOG = "gateway.log"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Detached:
-    """A gateway in its own process.
-
-    Attributes:
-        address: The address at which it answers.
-        process: The process.
-        log: The file that its output goes to.
-    """
+    """A gateway in its own process."""
 
     address: str
     process: ProcessIdentity

@@ -357,13 +357,6 @@ def changed_options(
 ) -> dict[str, str]:
     """Returns the texts of options that are to be changed, by name.
 
-    Args:
-        connections: Clusters and catalogs.
-        table: A unified table.
-        binding: Its topic.
-        values: The new values.
-        deadline: Bounds requests to the log.
-
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION for one that it cannot have; what
             `tables.check_dead_letters` raises.

@@ -147,12 +147,6 @@ def audit(
 ) -> Audit:
     """Audits the current snapshot of a unified table.
 
-    Args:
-        sources: Clusters and catalogs.
-        name: The table.
-        deadline: Bounds requests to the log.
-        report: Called with progress messages.
-
     Raises:
         SeamlineError: NOT_A_UNIFIED_TABLE, OFFSETS_NOT_STORED, TOPIC_RECREATED, BOUNDARY_MISSING, …
     """

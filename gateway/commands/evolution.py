@@ -27,10 +27,6 @@ def settled(definition: TableDefinition, inferred: Inferred | None) -> TableDefi
     the user names the columns, those are the ones wanted. If records have several schemas, it is
     unknown which of them the table should follow, so it follows none.
 
-    Args:
-        definition: The table.
-        inferred: Its columns, if they are inferred.
-
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
     """

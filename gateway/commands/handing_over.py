@@ -45,12 +45,6 @@ def take_over(
 
     The writer must have been stopped. A boundary that is not exact is audited first.
 
-    Args:
-        connections: Clusters and catalogs.
-        name: The table.
-        deadline: Bounds requests to the log.
-        report: Called with progress messages.
-
     Returns:
         The boundary at which the pipeline begins.
 

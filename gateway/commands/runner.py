@@ -24,12 +24,7 @@ from seamline.sql.session_zone import UTC
 
 
 class StatementRunner:
-    """Runs the statements of one principal. Safe to share between threads.
-
-    Args:
-        environment: What they are run with.
-        meanings: Remembers what texts mean.
-    """
+    """Runs the statements of one principal. Safe to share between threads."""
 
     def __init__(self, environment: Environment, meanings: Meanings) -> None:
         self._environment = environment

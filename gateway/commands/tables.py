@@ -398,11 +398,6 @@ def _checked(start: Offsets, bounds: LogBounds) -> Offsets:
 def drop(connections: Connections, name: TableName, *, purge: bool = False) -> None:
     """Drops a table that was created here from its catalog; its topic is left alone.
 
-    Args:
-        connections: Clusters and catalogs.
-        name: The table.
-        purge: Whether its data files are deleted, too.
-
     Raises:
         SeamlineError: NOT_A_UNIFIED_TABLE, TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …
     """

@@ -206,12 +206,6 @@ def create(
 ) -> Written:
     """Creates a table and writes its rows.
 
-    Args:
-        connections: Clusters and catalogs.
-        table: The table.
-        fields: Its columns.
-        batches: Its rows.
-
     Raises:
         SeamlineError: what the batches raise, INVALID_TABLE_DEFINITION, TABLE_EXISTS, …
     """
@@ -327,11 +321,6 @@ def cast_to_columns(target: Target, tree: exp.Expr, output: Sequence[Output]) ->
 
     Like Trino, this stores a cast to the column's type. Fields of rows are matched by position, as
     ROW(…) has no names for them.
-
-    Args:
-        target: What is written to.
-        tree: The query.
-        output: What the query yields.
     """
     if len(output) != len(target.given):
         return tree
@@ -437,12 +426,6 @@ def delete_keys(
     deadline: Deadline,
 ) -> Written:
     """Produces a record that deletes the key of each row of an upsert table.
-
-    Args:
-        connections: Clusters and catalogs.
-        target: The table.
-        batches: The rows, with all columns that are written.
-        deadline: The statement's deadline.
 
     Raises:
         SeamlineError: what the batches raise, INVALID_ARGUMENT, KAFKA_UNAVAILABLE, …

@@ -21,10 +21,6 @@ _REFERENCE = re.compile(r"\$\{(?P<kind>env|file):(?P<name>[^}]*)\}")
 def resolve(tree: Any, environment: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
     """Returns the tree with the values in place of the references to them.
 
-    Args:
-        tree: The tree that was read from the file.
-        environment: Environment variables.
-
     Returns:
         The tree, and by dotted path the references in every value that had any.
 

@@ -114,11 +114,7 @@ def folders(config: Config) -> Iterator[Finding]:
 
 
 def before_the_first_start(environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Checks what `seamline local up` and a gateway with default settings need.
-
-    Args:
-        environment: The environment variables.
-    """
+    """Checks what `seamline local up` and a gateway with default settings need."""
     from seamline.gateway.app.server import check_port
 
     yield _folder("local stack", local_state_directory(environment), _ROOM_BYTES_MIN)

@@ -89,11 +89,7 @@ _TYPES = pa.schema(
 
 
 class Listings:
-    """Answers metadata commands. Safe to share between threads.
-
-    Args:
-        running: Runs statements.
-    """
+    """Answers metadata commands. Safe to share between threads."""
 
     def __init__(self, running: Running) -> None:
         self._running = running

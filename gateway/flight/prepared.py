@@ -106,11 +106,7 @@ class Prepared:
 
 
 class PreparedStatements:
-    """The prepared statements of one gateway. Safe to share between threads.
-
-    Args:
-        running: Runs statements.
-    """
+    """The prepared statements of one gateway. Safe to share between threads."""
 
     def __init__(self, running: Running) -> None:
         self._running = running

@@ -24,13 +24,7 @@ NO_COLUMNS = pa.schema([])
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a client.
-
-    Attributes:
-        caller: The caller.
-        session: The caller's session.
-        context: The gRPC context of the call.
-    """
+    """One call of a client."""
 
     caller: Caller
     session: CallSession
@@ -56,11 +50,7 @@ class _Watch:
 
 
 class Running:
-    """Runs the statements of calls. Safe to share between threads.
-
-    Args:
-        service: Runs statements.
-    """
+    """Runs the statements of calls. Safe to share between threads."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

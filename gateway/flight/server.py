@@ -43,10 +43,6 @@ _OPTIONS = (
 class FlightServer:
     """Serves until it is closed.
 
-    Args:
-        config: Has a port for Flight.
-        routes: Answers the calls.
-
     Attributes:
         address: The address at which it answers.
 

@@ -74,13 +74,7 @@ def _failed(error: SeamlineError) -> flask.Response:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failures:
-    """The form in which a face answers with errors; by default that of the REST API.
-
-    Attributes:
-        model: The body's model.
-        status_of: Returns the HTTP status of an error.
-        answer: Returns the answer for an error.
-    """
+    """The form in which a face answers with errors; by default that of the REST API."""
 
     model: type[BaseModel] = answers.Failure
     status_of: Callable[[ErrorCode], int] = lambda code: code.http_status

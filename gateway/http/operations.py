@@ -176,12 +176,7 @@ class Operation:
 
 
 class View:
-    """The function of a route, with its operation.
-
-    Args:
-        call: The function.
-        operation: Its description.
-    """
+    """The function of a route, with its operation."""
 
     __name__: str
 

@@ -69,9 +69,6 @@ class RequestSlots:
 
         It waits, without a slot, if that principal has too many requests being worked on.
 
-        Args:
-            name: The principal.
-
         Raises:
             SeamlineError: TOO_MANY_STATEMENTS when too many of the principal's requests wait.
         """

@@ -27,11 +27,7 @@ _RETRY_S = 1
 
 
 class Streams:
-    """The streams of one gateway. Safe to share between threads.
-
-    Args:
-        authentication: Checks whether a client's credential is still valid.
-    """
+    """The streams of one gateway. Safe to share between threads."""
 
     def __init__(self, authentication: Authentication) -> None:
         self._authentication = authentication

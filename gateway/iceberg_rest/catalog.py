@@ -115,17 +115,7 @@ class LoadResponse:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IcebergRest:
-    """The parts that the routes of the Iceberg REST catalog use.
-
-    Attributes:
-        config: The configuration.
-        authentication: Identifies callers.
-        connections: The catalogs behind it.
-        catalog: Loads tables.
-        plans: Plans scans of them.
-        sessions: Reads the tokens of sessions.
-        rights_of: Returns what a principal may do.
-    """
+    """The parts that the routes of the Iceberg REST catalog use."""
 
     config: Config
     authentication: Authentication

@@ -49,11 +49,7 @@ class ServedMetadata:
 
 
 class MetadataWriter:
-    """Composes metadata and writes it. Safe to share between threads.
-
-    Args:
-        leases: Leases on the files.
-    """
+    """Composes metadata and writes it. Safe to share between threads."""
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases

@@ -18,11 +18,7 @@ _CACHED_MAX = 256
 
 
 class PlanFiles:
-    """The files of one gateway's plans. Safe to share between threads.
-
-    Args:
-        leases: Leases on the files.
-    """
+    """The files of one gateway's plans. Safe to share between threads."""
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases

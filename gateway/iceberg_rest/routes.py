@@ -131,11 +131,7 @@ _LOADED = {
 
 
 class IcebergParts(Parts, Protocol):
-    """The parts of a gateway that has this catalog.
-
-    Attributes:
-        iceberg: The catalog's parts.
-    """
+    """The parts of a gateway that has this catalog."""
 
     iceberg: IcebergRest
 

@@ -62,11 +62,7 @@ class ServedSnapshot:
 
 
 class ServedSnapshots:
-    """The snapshots that one gateway has served. Safe to share between threads.
-
-    Args:
-        leases: Leases on the snapshots.
-    """
+    """The snapshots that one gateway has served. Safe to share between threads."""
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases

@@ -34,12 +34,7 @@ PROBE_TEXT = b"A file of a Seamline gateway. Whoever can read this can read its 
 
 
 class SnapshotStorage:
-    """The gateway's storage prefix for each catalog.
-
-    Args:
-        config: The configuration.
-        connections: Catalogs, for access to their storage.
-    """
+    """The gateway's storage prefix for each catalog."""
 
     def __init__(self, config: Config, connections: Connections) -> None:
         self._config = config

@@ -45,12 +45,7 @@ def asks_for_credentials(header: str | None) -> bool:
 
 
 def addresses(catalog: CatalogConfig, location: str) -> dict[str, str]:
-    """Returns settings that tell a reader where a table's store is; none for local files.
-
-    Args:
-        catalog: The table's catalog.
-        location: The table's location.
-    """
+    """Returns settings that tell a reader where a table's store is; none for local files."""
     if not _is_remote(location):
         return {}
     properties = {name: value for name, value in catalog.properties.items() if name in _ADDRESS}

@@ -103,11 +103,7 @@ class TailTable:
 
 
 class TailStore:
-    """Segments of any tables. Safe to share between threads.
-
-    Args:
-        leases: Leases on the segments.
-    """
+    """Segments of any tables. Safe to share between threads."""
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases

@@ -10,11 +10,7 @@ _BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0
 
 
 class Metrics:
-    """Counts statements. Safe to share between threads.
-
-    Args:
-        registry: Where the metrics are registered.
-    """
+    """Counts statements. Safe to share between threads."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._statements = Counter(

@@ -67,9 +67,6 @@ _RETURN_LOOK_S = 1.0
 class Service:
     """One gateway's statements. Safe to share between threads.
 
-    Attributes:
-        ids: Issues their ids.
-
     Args:
         limits: How many statements may run, and for how long.
         answer: Runs a statement to its result.
@@ -569,12 +566,7 @@ class Service:
 
 
 class _Runner(dependencies.Caller):
-    """The runner of one statement, for the calls that the statement makes.
-
-    Args:
-        service: Whose runner it is.
-        statement: The statement.
-    """
+    """The runner of one statement, for the calls that the statement makes."""
 
     def __init__(self, service: Service, statement: Statement) -> None:
         super().__init__()

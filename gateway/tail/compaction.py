@@ -50,11 +50,7 @@ class _Known(NamedTuple):
 
 
 class NewestOfKeys:
-    """Checks tails of upsert tables. Safe to share between threads.
-
-    Args:
-        connections: Clusters.
-    """
+    """Checks tails of upsert tables. Safe to share between threads."""
 
     def __init__(self, connections: Sources) -> None:
         self._connections = connections

@@ -26,12 +26,7 @@ _NAME = "tail looks"
 
 
 class Looks:
-    """Looks for followers. For one thread.
-
-    Args:
-        log: The cluster.
-        followers: Returns those of its topics.
-    """
+    """Looks for followers. For one thread."""
 
     def __init__(self, log: HotLog, followers: Callable[[], Iterable[Follower]]) -> None:
         self._log = log

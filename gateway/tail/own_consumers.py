@@ -49,12 +49,7 @@ class OwnConsumers:
         self._waiting: dict[_Reader, None] = {}
 
     def take(self, reader: _Reader, *, lag: float) -> bool:
-        """Returns whether a reader may have one; one that is far behind is woken when it may.
-
-        Args:
-            reader: The reader.
-            lag: How many offsets it is behind.
-        """
+        """Returns whether a reader may have one; one that is far behind is woken when it may."""
         with self._lock:
             if reader in self._since:
                 return True

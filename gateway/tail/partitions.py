@@ -93,9 +93,6 @@ class CachedSlices:
 class CachedPartitions:
     """The partitions of one follower.
 
-    Args:
-        store: Counts the segments.
-
     Attributes:
         assignments: How often partitions were added, skipped ahead or got another leader, each of
             which makes what should be read another than what was read so far.
@@ -215,9 +212,6 @@ class CachedPartitions:
         """Whether all ends have been reached; removes those that it finds to be, from the back.
 
         So the calls for one list cost as much as its length, however often a partition moves.
-
-        Args:
-            left: Partitions and their ends.
         """
         while left:
             partition, end = left[-1]

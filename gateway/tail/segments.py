@@ -125,10 +125,6 @@ class Slice:
     def looked_up(self, predicate: Predicate | None, names: Sequence[str]) -> pa.RecordBatch | None:
         """Returns a few rows of the part, among them all for which a predicate is true.
 
-        Args:
-            predicate: The predicate.
-            names: The columns to return.
-
         Returns:
             The rows, in their order; None if the segment is in a file, or there may be many.
         """

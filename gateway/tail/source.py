@@ -33,13 +33,7 @@ class RowSource:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FollowedTable:
-    """A table that is followed.
-
-    Attributes:
-        name: Full name of the table.
-        uuid: Its id.
-        source: The topic, and how it is decoded.
-    """
+    """A table that is followed."""
 
     name: tuple[str, ...]
     uuid: str

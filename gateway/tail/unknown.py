@@ -14,11 +14,7 @@ from seamline.connectors.protocols.deadlines import Deadline
 
 
 class NotedSchemas:
-    """Schemas, and the ids for which there were none. Safe to share between threads.
-
-    Args:
-        schemas: Looks them up.
-    """
+    """Schemas, and the ids for which there were none. Safe to share between threads."""
 
     def __init__(self, schemas: Schemas) -> None:
         self._schemas = schemas

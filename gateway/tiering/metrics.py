@@ -33,11 +33,7 @@ _GAUGES = {
 
 
 class TieringMetrics(Collector):
-    """Reports the progress of tiering on each scrape.
-
-    Args:
-        application: The application whose progress is reported.
-    """
+    """Reports the progress of tiering on each scrape."""
 
     def __init__(self, application: TieringApplication) -> None:
         self._application = application

@@ -98,13 +98,7 @@ class Progress:
 
 
 class WatchedTable:
-    """`TierTable` over another, which notes what is being done with it.
-
-    Args:
-        inner: The table.
-        log: The cluster of its topic.
-        progress: Where it is noted.
-    """
+    """`TierTable` over another, which notes what is being done with it."""
 
     def __init__(self, inner: TierTable, log: HotLog, progress: Progress) -> None:
         self._inner = inner

@@ -36,12 +36,6 @@ from seamline.seam.upserts import check_partitions
 def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max: int) -> Step:
     """Runs one step.
 
-    Args:
-        table: The table.
-        log: The cluster its topic is in.
-        deadline: Bounds requests to the log.
-        records_max: Maximum number of offsets in a step.
-
     Raises:
         SeamlineError: TOPIC_RECREATED, LOG_TRIMMED, LOG_TRUNCATED, BAD_RECORD, COMMIT_CONFLICT,
             TABLE_TIERED_ELSEWHERE, SECOND_WRITER, … In each case, either nothing was committed, or

@@ -110,12 +110,7 @@ class _Opened:
 
 
 def waiting(connections: Connections, names: Iterable[TableName]) -> int:
-    """Returns how many offsets of the tables wait; those of a table that cannot be opened do not.
-
-    Args:
-        connections: Clusters and catalogs.
-        names: The tables.
-    """
+    """Returns how many offsets wait, except those of tables that cannot be opened."""
     return sum(_waiting(connections, name) for name in names)
 
 
@@ -134,11 +129,7 @@ def _waiting(connections: Connections, name: TableName) -> int:
 
 
 class LocalTables:
-    """Tables whose batches this process writes.
-
-    Args:
-        connections: Clusters and catalogs.
-    """
+    """Tables whose batches this process writes."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -154,12 +145,7 @@ class LocalTables:
 
 
 class SparkTables:
-    """Tables that Spark writes.
-
-    Args:
-        connections: Clusters and catalogs.
-        spark: The Spark session.
-    """
+    """Tables that Spark writes."""
 
     def __init__(self, connections: Connections, spark: Any) -> None:
         self._connections = connections

@@ -47,13 +47,7 @@ class Page:
 
 
 def page(data: bytes, place: Place, column_types: Sequence[Type]) -> Page:
-    """Returns the page of a chunk that begins at a place.
-
-    Args:
-        data: The chunk.
-        place: Where the page begins.
-        column_types: The types of its columns.
-    """
+    """Returns the page of a chunk that begins at a place."""
     blocks: list[str] = []
     count = size = 0
     next_ = Place(place.chunk + 1)

@@ -31,10 +31,6 @@ _PREPARED_BYTES_MAX = 60_000
 def request_of(text: str, headers: Headers) -> StatementRequest:
     """Returns a client's request.
 
-    Args:
-        text: The statement.
-        headers: The headers of its HTTP request.
-
     Raises:
         SeamlineError: INVALID_REQUEST.
     """
@@ -56,10 +52,6 @@ def request_of(text: str, headers: Headers) -> StatementRequest:
 
 def check_user(headers: Headers, principal: str) -> None:
     """Requires that the user in the headers is the authenticated principal.
-
-    Args:
-        headers: The headers of the request.
-        principal: The authenticated principal.
 
     Raises:
         SeamlineError: PERMISSION_DENIED.

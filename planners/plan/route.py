@@ -106,23 +106,12 @@ def may_need_no_engine(engine: str, estimate: Estimate, limits: Limits) -> bool:
     """Whether a plan whose row needs no engine may do without one: nobody asked for an engine.
 
     A tail that only Spark can read needs one.
-
-    Args:
-        engine: The engine the request asks for.
-        estimate: How much the plan reads.
-        limits: The size limits.
     """
     return engine == AUTO and estimate.hot_rows_unread <= limits.duckdb_tail_rows_max
 
 
 def may_run_on_duckdb(engine: str, cold_bytes: int, limits: Limits) -> bool:
-    """Whether a plan with files of this size may run on DuckDB, which needs the files' own schemas.
-
-    Args:
-        engine: The engine the request asks for.
-        cold_bytes: Total size of the files.
-        limits: The size limits.
-    """
+    """Whether a plan with such files may run on DuckDB, which needs the files' own schemas."""
     if engine != AUTO or not limits.spark:
         return engine != SPARK
     return cold_bytes <= limits.duckdb_cold_bytes_max

@@ -36,12 +36,6 @@ def order_select(
 ) -> exp.Select:
     """Binds the ORDER BY of a SELECT; returns the query, or one around it.
 
-    Args:
-        binder: Binds the items.
-        node: The query, with its results bound.
-        scope: What the results are computed from.
-        output: Name and type of each result.
-
     Raises:
         SeamlineError: GROUPING_ERROR, and any error of binding an expression.
     """

@@ -20,12 +20,6 @@ def restricted(
 ) -> tuple[exp.Expr, Source]:
     """Wraps a bound table to remove the rows, columns and values that may not be seen.
 
-    Args:
-        binder: Binds the expressions.
-        node: The table.
-        source: The columns of the table.
-        restriction: The restriction on what may be seen of it.
-
     Raises:
         SeamlineError: INVALID_CONFIG when an expression does not fit the table.
     """

@@ -425,11 +425,6 @@ def _shared(left: Sequence[Column], right: Sequence[Column]) -> list[exp.Expr]:
 def _filter_right(join: exp.Join, condition: exp.Expr, before: set[str]) -> exp.Expr:
     """Moves conditions with subqueries about the right side of LEFT JOIN into it, as a filter.
 
-    Args:
-        join: The join, whose source is bound.
-        condition: Its bound condition.
-        before: The names of the sources in front of it.
-
     Returns:
         The other conditions.
     """

@@ -42,13 +42,7 @@ class Expansion:
 
 
 def expanded(inner: exp.Expr, table: exp.Table, expansion: Expansion) -> exp.Subquery:
-    """Returns the subquery that replaces a view in FROM.
-
-    Args:
-        inner: The view's query.
-        table: The node that names the view in the statement.
-        expansion: The view.
-    """
+    """Returns the subquery that replaces a view in FROM."""
     alias = table.args.get("alias") or exp.TableAlias(this=table.this.copy())
     node = exp.Subquery(this=inner, alias=alias.copy())
     node.meta[_META] = expansion

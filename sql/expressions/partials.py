@@ -26,12 +26,7 @@ _TOTAL = Decimal(types.MAX_DECIMAL_PRECISION, 0)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """A partial aggregate.
-
-    Attributes:
-        node: The call that computes it from rows.
-        merge: Computes one of several.
-    """
+    """A partial aggregate."""
 
     node: Call
     merge: Overload

@@ -48,13 +48,7 @@ class Kernel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Use:
-    """A kernel for arguments of certain types, under a unique name.
-
-    Attributes:
-        kernel: The kernel.
-        parameters: Types of its arguments.
-        returns: Type of its result.
-    """
+    """A kernel for arguments of certain types, under a unique name."""
 
     kernel: Kernel
     parameters: tuple[Type, ...]

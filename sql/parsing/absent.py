@@ -263,12 +263,7 @@ _REFUSALS = (SYNTAX_ERROR, STATEMENT_NOT_ALLOWED, NOT_SUPPORTED)
 
 
 def explained(error: SeamlineError, tokens: Sequence[Token]) -> SeamlineError:
-    """Returns the error for a statement that was refused: that of what is absent, if it is known.
-
-    Args:
-        error: Why the statement was refused.
-        tokens: The statement.
-    """
+    """Returns the error for a refused statement: that of what is absent, if it is known."""
     if error.code not in _REFUSALS:
         return error
     begins, length = [], 0

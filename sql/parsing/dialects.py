@@ -519,12 +519,7 @@ def mixed_placeholders() -> SeamlineError:
 
 
 def syntax_error(error: ParseError, first: str = "") -> SeamlineError:
-    """Returns the error that says what a sqlglot parser rejected, and where.
-
-    Args:
-        error: The parser's own.
-        first: The word that the statement begins with.
-    """
+    """Returns the error that says what a sqlglot parser rejected, and where."""
     details = error.errors[0] if error.errors else {}
     line, column = details.get("line"), details.get("col")
     near = (details.get("highlight") or "").strip()

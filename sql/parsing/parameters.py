@@ -84,10 +84,6 @@ def _check_names(
 def literal(value: Any, depth: int = 0) -> exp.Expr:
     """Converts a Python value or a constant expression to a node.
 
-    Args:
-        value: The value.
-        depth: How many lists it is in.
-
     Raises:
         SeamlineError: INVALID_PARAMETERS for a type without a literal, and for lists nested too
         deeply.

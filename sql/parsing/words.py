@@ -286,11 +286,7 @@ def location_of(token: Token) -> Location:
 
 
 class Words:
-    """Reads the tokens of statements that have a keyword grammar.
-
-    Attributes:
-        sql: The text.
-    """
+    """Reads the tokens of statements that have a keyword grammar."""
 
     def __init__(self, tokens: Sequence[Token], sql: str = "") -> None:
         self._tokens = tokens

@@ -105,13 +105,7 @@ class ScannedTable(OwnFiles, Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AdoptedIceberg(Adopted):
-    """An Iceberg table that another writer fills.
-
-    Attributes:
-        table: The table.
-        positions: Reads partitions and offsets of the table's files.
-        reports: Reads the control topics of sinks.
-    """
+    """An Iceberg table that another writer fills."""
 
     table: ScannedTable
     positions: PositionReader

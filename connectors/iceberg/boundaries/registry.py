@@ -60,11 +60,7 @@ class Unknown(Provider[AdoptedIceberg]):
 
 
 class Providers:
-    """Creates the boundary providers of tables. Safe to share between threads.
-
-    Args:
-        logs: Returns the log of a cluster, for providers that read it.
-    """
+    """Creates the boundary providers of tables. Safe to share between threads."""
 
     def __init__(self, logs: Logs) -> None:
         self._logs = logs

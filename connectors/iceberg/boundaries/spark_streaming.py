@@ -60,12 +60,7 @@ class SparkStreaming(Provider[AdoptedIceberg]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The checkpoint of a streaming query.
-
-    Attributes:
-        location: Where it is.
-        table: The table that the query fills.
-    """
+    """The checkpoint of a streaming query."""
 
     location: str
     table: OwnFiles

@@ -151,13 +151,7 @@ class NewTable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TableCommit:
-    """A commit to one table.
-
-    Attributes:
-        identifier: The table.
-        requirements: What must hold of it.
-        updates: What changes.
-    """
+    """A commit to one table."""
 
     identifier: Identifier
     requirements: tuple[TableRequirement, ...]

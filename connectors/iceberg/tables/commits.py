@@ -121,12 +121,6 @@ def commit_boundary(
 ) -> int:
     """Commits a snapshot without rows that carries the boundary, on top of the loaded state.
 
-    Args:
-        table: The table.
-        boundary: The boundary.
-        properties: Properties that the same commit sets.
-        without: Properties that the same commit removes.
-
     Returns:
         Id of the new snapshot.
 

@@ -41,13 +41,7 @@ _NANOSECONDS = (TimestampNanoType, TimestamptzNanoType)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionColumn:
-    """A field of the row `partition`.
-
-    Attributes:
-        field_id: Its id in the table's partition specs.
-        name: Its name, which no other field has.
-        type: Iceberg's type of its values.
-    """
+    """A field of the row `partition`."""
 
     field_id: int
     name: str

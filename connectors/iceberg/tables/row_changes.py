@@ -289,13 +289,7 @@ def _landing(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rewritten:
-    """A manifest from which some entries are removed.
-
-    Attributes:
-        manifest: The manifest.
-        kept: The entries that stay.
-        removed: The entries that are removed.
-    """
+    """A manifest from which some entries are removed."""
 
     manifest: ManifestFile
     kept: tuple[ManifestEntry, ...]

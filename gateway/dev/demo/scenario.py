@@ -221,12 +221,7 @@ class Demo:
         self.report("")
 
     def start(self, *arguments: str, **settings: str) -> subprocess.Popen[bytes]:
-        """Starts a `seamline` command in the background, with its output in a file.
-
-        Args:
-            arguments: The command.
-            settings: Variables of its environment.
-        """
+        """Starts a `seamline` command in the background, with its output in a file."""
         log = self._log(arguments[0]).open("ab")
         process = subprocess.Popen(
             [sys.executable, "-m", "seamline.cli", *arguments],
