@@ -14,7 +14,7 @@ from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.tables.statistics import ColumnBounds, column_bounds
 from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.connectors.protocols.deadlines import Deadline
-from seamline.errors import TABLE_NOT_FOUND, SeamlineError
+from seamline.errors import NOT_SUPPORTED, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands.context import Context
@@ -45,12 +45,20 @@ def show(connections: Connections, name: TableName, deadline: Deadline) -> Rows:
     """Returns the statistics of a table in a catalog.
 
     Raises:
-        SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, KAFKA_UNAVAILABLE, …
+        SeamlineError: TABLE_NOT_FOUND, NOT_SUPPORTED for `t$errors` and the like,
+            CATALOG_UNAVAILABLE, KAFKA_UNAVAILABLE, …
     """
-    if name.is_system or name.cluster or name.variant not in {"", "cold"}:
+    if name.is_system or name.cluster:
         raise SeamlineError(TABLE_NOT_FOUND, f"{name.display} is not a table of a catalog")
     connections.rights.require_whole(name)
     resolved = LoadedTables(connections).now([name])[name].state
+    if name.variant not in {"", "cold"}:
+        whole = dataclasses.replace(name, variant="")
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"{name.display} has no statistics of its own: they are those of a table's files",
+            hint=f"Name {whole.display}, or a query in parentheses.",
+        )
     table_ = connections.catalog(name.catalog).load(resolved.name[1:])
     cold_rows, bounds = column_bounds(table_, table_.state.current_snapshot_id)
     binding = TopicBinding.from_properties(table_.state.properties)

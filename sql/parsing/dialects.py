@@ -103,6 +103,12 @@ class SqlJsonMember(exp.Expression):
     arg_types = {"this": True, "key": False, "format": False}  # noqa: RUF012
 
 
+def _is_word(node: exp.Expr | None, word: str) -> bool:
+    """Whether a node is a name alone, without quotes, that is spelt like a word."""
+    name = node.this if isinstance(node, exp.Column) and len(node.parts) == 1 else node
+    return isinstance(name, exp.Identifier) and not name.quoted and name.name.upper() == word
+
+
 def _parse_char_literal(parser: Any, text: exp.Expr, data_type: exp.DataType) -> exp.Expr:
     """Parses CHAR '…', which is as long as its text."""
     if not data_type.expressions:
@@ -253,6 +259,22 @@ class _PlacedPlaceholders:
         return placeholder
 
 
+class _PlainBrackets:
+    """A sqlglot parser to which brackets after a field or a quoted name are a subscript.
+
+    sqlglot makes an array of them if the name is `array` or `list`, whatever it is the name of.
+    """
+
+    ARRAY_CONSTRUCTORS: dict[str, Any] = {}  # noqa: RUF012 - sqlglot's way of configuring a parser
+
+    def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        """Parses brackets: an array after the bare word ARRAY, else a subscript, if any."""
+        is_next = self._match(TokenType.L_BRACKET, advance=False)  # type: ignore[attr-defined]
+        is_array = is_next and _is_word(this, "ARRAY")
+        node: exp.Expr | None = super()._parse_bracket(None if is_array else this)  # type: ignore[misc]
+        return node
+
+
 class SeamlineDialect(Trino):
     """Trino's grammar, with every function call kept as it was written."""
 
@@ -270,7 +292,7 @@ class SeamlineDialect(Trino):
             if word not in _OF_SEVERAL_MEANINGS | _PLAIN_WORDS
         }
 
-    class Parser(_PlacedPlaceholders, Trino.Parser):  # type: ignore[valid-type, misc]
+    class Parser(_PlacedPlaceholders, _PlainBrackets, Trino.Parser):  # type: ignore[valid-type, misc]
         """Trino's parser without its table of functions.
 
         The parser tries alternative readings of some tokens one after the other, and again inside
@@ -469,7 +491,7 @@ def _mark_days(tree: exp.Expr, *, numbers_only: bool) -> None:
 def _placing(parser: type[Any]) -> type[Any]:
     """Returns the parser of a dialect, extended to record where each `?` is."""
 
-    class Placing(_PlacedPlaceholders, parser):  # type: ignore[misc]
+    class Placing(_PlacedPlaceholders, _PlainBrackets, parser):  # type: ignore[misc]
         pass
 
     return Placing

@@ -313,6 +313,19 @@ def test_statistics_of_a_query_are_the_tables_own(connection: seamline.Connectio
         assert refused(connection, f"SHOW STATS FOR {wrong}").code.name == "SYNTAX_ERROR"
 
 
+@pytest.mark.parametrize("variant", ["errors", "hot", "files"])
+def test_what_has_no_files_has_no_statistics(connection: seamline.Connection, variant: str) -> None:
+    error = refused(connection, f'SHOW STATS FOR shop."a_b${variant}"')
+    assert error.code.name == "NOT_SUPPORTED"
+    assert "Name lake.shop.a_b, or a query" in (error.hint or "")
+    missing = refused(connection, f'SHOW STATS FOR shop."nope${variant}"')
+    assert missing.code.name == "TABLE_NOT_FOUND"
+
+
+def test_statistics_of_a_query_over_metadata(connection: seamline.Connection) -> None:
+    assert rows(connection, 'SHOW STATS FOR (TABLE shop."a_b$files")')[-1] == (None,) * 7
+
+
 # --- Prepared statements -------------------------------------------------------------------------
 
 

@@ -315,3 +315,12 @@ def test_what_is_absent_is_marked_where_it_is(sql: str, word: str) -> None:
 def test_texts_quoted_names_and_comments_are_not_what_is_absent(text: str) -> None:
     error = refused(f"SELECT {text} FROM WHERE")
     assert error.code.name == "SYNTAX_ERROR"
+
+
+@pytest.mark.parametrize("dialect", [None, "duckdb", "postgres", "clickhouse"])
+def test_brackets_after_a_field_are_a_subscript(dialect: str | None) -> None:
+    sql = 'SELECT r.array[1], t.r.list[1], "array"[1], array[2, 3] FROM t'
+    parsed = parse.parse(sql, dialect=dialect)
+    assert isinstance(parsed, Query)
+    kinds = [type(column) for column in parsed.tree.selects]
+    assert kinds == [exp.Bracket, exp.Bracket, exp.Bracket, exp.Array]
