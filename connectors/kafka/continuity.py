@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TypeVar
 
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.hot_logs import HotLog, TellsCompaction
@@ -15,6 +16,41 @@ from seamline.errors import LOG_TRIMMED, LOG_TRUNCATED, SeamlineError
 from seamline.seam.history_checks import LogRead, doubtful, require, spoiled
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
+
+T = TypeVar("T")
+_PAUSES_S = (0.1, 0.4, 1.0)
+"""Seconds in which brokers whose metadata is behind learn that a topic has been recreated."""
+
+
+def settled(
+    log: HotLog, bounds: LogBounds, check: Callable[[LogBounds], T], deadline: Deadline
+) -> tuple[T, LogBounds]:
+    """Checks what a log holds, and asks it again a few times before it is called truncated.
+
+    A topic that has just been recreated looks truncated, too: for a moment some brokers still
+    answer with its former id.
+
+    Args:
+        log: The cluster.
+        bounds: What the log held last.
+        check: Raises LOG_TRUNCATED when a log is too short, TOPIC_RECREATED when it is another.
+        deadline: The statement's deadline.
+
+    Returns:
+        What `check` returned, and the bounds that it returned it for.
+
+    Raises:
+        SeamlineError: as `check`; KAFKA_UNAVAILABLE.
+    """
+    for pause_s in _PAUSES_S:
+        try:
+            return check(bounds), bounds
+        except SeamlineError as error:
+            if error.code is not LOG_TRUNCATED:
+                raise
+        deadline.pause(pause_s)
+        bounds = log.bounds([bounds.topic], bounds.isolation, deadline)[bounds.topic]
+    return check(bounds), bounds
 
 
 def check_read(log: HotLog, read: LogRead, deadline: Deadline) -> None:
@@ -26,9 +62,15 @@ def check_read(log: HotLog, read: LogRead, deadline: Deadline) -> None:
     """
     if not read.ranges:
         return
-    bounds = log.bounds([read.topic], read.isolation, deadline)[read.topic]
-    require(spoiled(bounds, read))
+    bounds = _unspoiled(log, read, deadline)
     check_not_truncated(log, bounds, read.ends, read.end_epochs, deadline)
+
+
+def _unspoiled(log: HotLog, read: LogRead, deadline: Deadline) -> LogBounds:
+    """Returns what the log holds after a read that can be trusted."""
+    bounds = log.bounds([read.topic], read.isolation, deadline)[read.topic]
+    _, bounds = settled(log, bounds, lambda held: require(spoiled(held, read)), deadline)
+    return bounds
 
 
 @contextlib.contextmanager
@@ -108,8 +150,7 @@ def overtaken(
     Raises:
         SeamlineError: as `check_read`.
     """
-    bounds = log.bounds([read.topic], read.isolation, deadline)[read.topic]
-    require(spoiled(bounds, read))
+    bounds = _unspoiled(log, read, deadline)
     stop = {r.partition: r.end_exclusive for r in read.ranges}
     found = Offsets({p: bounds.end[p] for p in partitions})
     later = Offsets({p: end for p, end in found.items() if end > stop[p]})

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from seamline.connectors.cache import Cache
-from seamline.connectors.kafka.continuity import check_not_truncated
+from seamline.connectors.kafka.continuity import check_not_truncated, settled
 from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.hot_logs import HotLog, TellsCompaction
@@ -569,38 +570,30 @@ def _seam_of_now(
 ) -> tuple[Seam, LogBounds]:
     """Returns the current seam, and what the log held then.
 
-    The log is asked again if its ends predate the table's last commit, and a few times if it ends
-    before the boundary: a topic that has just been recreated does so, too, under its former id.
+    The log is asked again if its ends predate the table's last commit.
     """
-    pauses_s = iter(_TRUNCATED_PAUSES_S)
-    newer = False
-    while True:
-        if newer or head.boundary.isolation != bounds.isolation:
-            bounds = log.bounds([bounds.topic], head.boundary.isolation, deadline)[bounds.topic]
-        try:
-            seam = now.pin(
-                state,
-                head,
-                bounds,
-                cluster=cluster,
-                bounds_are_newer=newer,
-                may_lack_records=may_lack_records,
-            )
-        except SeamlineError as error:
-            pause_s = next(pauses_s, None)
-            if error.code is not LOG_TRUNCATED or pause_s is None:
-                raise
-            deadline.pause(pause_s)
-            continue
-        if seam is not None:
-            check_not_truncated(log, bounds, head.boundary.next, head.boundary.epochs, deadline)
-            return seam, bounds
-        assert not newer, "bounds read after the table always suffice to pin it"
-        newer = True
 
+    def ask() -> LogBounds:
+        return log.bounds([bounds.topic], head.boundary.isolation, deadline)[bounds.topic]
 
-_TRUNCATED_PAUSES_S = (0.1, 0.4)
-"""Seconds in which brokers whose metadata is behind learn that a topic has been recreated."""
+    def pin(held: LogBounds, *, newer: bool) -> Seam | None:
+        return now.pin(
+            state,
+            head,
+            held,
+            cluster=cluster,
+            bounds_are_newer=newer,
+            may_lack_records=may_lack_records,
+        )
+
+    if head.boundary.isolation != bounds.isolation:
+        bounds = ask()
+    seam = pin(bounds, newer=False)
+    if seam is None:
+        seam, bounds = settled(log, ask(), functools.partial(pin, newer=True), deadline)
+    assert seam is not None, "bounds read after the table always suffice to pin it"
+    check_not_truncated(log, bounds, head.boundary.next, head.boundary.epochs, deadline)
+    return seam, bounds
 
 
 def _log_start(seam: Seam, bounds: LogBounds) -> Offsets:

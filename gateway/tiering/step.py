@@ -10,7 +10,9 @@ step. After a loss, `resume` is the step with which a table goes on.
 
 from __future__ import annotations
 
-from seamline.connectors.kafka.continuity import check_not_truncated
+import functools
+
+from seamline.connectors.kafka.continuity import check_not_truncated, settled
 from seamline.connectors.protocols.cold_tables import TierTable
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.hot_logs import HotLog
@@ -50,7 +52,8 @@ def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max:
     before = boundary_of(state, state.current_snapshot_id)
     bounds = log.bounds([binding.topic], before.isolation, deadline)[binding.topic]
     check_partitions(binding, len(bounds.end))
-    batch = next_batch(state, binding, before, bounds, records_max=records_max)
+    plan = functools.partial(next_batch, state, binding, before, records_max=records_max)
+    batch, bounds = settled(log, bounds, plan, deadline)
     check_not_truncated(log, bounds, before.next, before.epochs, deadline)
     if batch is None:
         _renew_boundary(table, state, binding)
@@ -131,7 +134,8 @@ def resume(
     before = boundary_of(state, state.current_snapshot_id)
     bounds = log.bounds([binding.topic], before.isolation, deadline)[binding.topic]
     check_partitions(binding, len(bounds.end))
-    boundary = resumed(state, bounds, now_ms=now_ms, by=by)
+    resume = functools.partial(resumed, state, now_ms=now_ms, by=by)
+    boundary, bounds = settled(log, bounds, resume, deadline)
     if not accept_loss:
         raise not_accepted(state, before, bounds)
     if boundary.topic_id == before.topic_id:
@@ -193,9 +197,13 @@ def _check_same_log(log: HotLog, batch: Batch, deadline: Deadline, because: Seam
         return
     topic = batch.binding.topic
     bounds = log.bounds([topic], batch.boundary.isolation, deadline)[topic]
-    another = recreated(topic, bounds.topic_id, batch.boundary.topic_id)
-    if another is not None:
-        raise another from because
+    former_id = batch.boundary.topic_id
+    settled(
+        log,
+        bounds,
+        lambda held: require(recreated(topic, held.topic_id, former_id), because),
+        deadline,
+    )
 
 
 def _check_landed(

@@ -6,9 +6,10 @@ A plan that always says `NONE` makes the wrapper transparent.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -81,6 +82,34 @@ def _change(plan: FaultPlan, call: str, work: Callable[[], None]) -> None:
     if fault in {Fault.FAIL, Fault.LOST_REPLY, Fault.LATE}:
         raise SeamlineError(CATALOG_UNAVAILABLE, f"{call}: {fault.value}")
     work()
+
+
+class BehindLog:
+    """A log whose broker answers with a topic's former id for some requests.
+
+    Args:
+        inner: The log.
+        topic_id: The former id.
+        requests: For how many.
+    """
+
+    def __init__(self, inner: HotLog, topic_id: str, requests: int) -> None:
+        self._inner = inner
+        self._topic_id = topic_id
+        self._requests = requests
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def bounds(
+        self, topics: Sequence[str], isolation: str, deadline: Deadline
+    ) -> dict[str, LogBounds]:
+        """See `HotLog.bounds`."""
+        bounds = self._inner.bounds(topics, isolation, deadline)
+        self._requests -= 1
+        if self._requests < 0:
+            return bounds
+        return {t: dataclasses.replace(b, topic_id=self._topic_id) for t, b in bounds.items()}
 
 
 class FaultyLog:

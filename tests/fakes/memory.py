@@ -54,6 +54,13 @@ from seamline.sql.types import BIGINT, Field
 # --- Time ----------------------------------------------------------------------------------------
 
 
+class Untimed(NoDeadline):
+    """A deadline in a world where no time passes."""
+
+    def pause(self, seconds: float) -> None:
+        """See `Deadline.pause`: it is over at once."""
+
+
 class ManualClock:
     """Milliseconds since the epoch, moved by hand."""
 
@@ -768,7 +775,7 @@ class MemoryTable:
 
     def commit_rows(self, batch: Batch) -> None:
         """See `TierTable.commit_rows`: what Iceberg's serializable overwrite does."""
-        self.write_rows(batch, self.read_rows(batch, NoDeadline()))
+        self.write_rows(batch, self.read_rows(batch, Untimed()))
 
     def read_rows(
         self, batch: Batch, deadline: Deadline, *, is_cut: bool = False
@@ -1087,7 +1094,7 @@ def seam_rows(table: MemoryTable, log: MemoryLog, seam: Seam) -> list[Row]:
     rows = list(table.records(seam.cold.snapshot_id))
     if seam.cold_span is not None:
         rows = [row for row in rows if is_within(row, seam.cold_span)]
-    for raw in log.read(seam.log.topic, seam.hot_ranges, seam.log.isolation, NoDeadline()):
+    for raw in log.read(seam.log.topic, seam.hot_ranges, seam.log.isolation, Untimed()):
         rows += [
             (partition, offset, value, None)
             for partition, offset, value in zip(

@@ -15,9 +15,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from fakes.memory import SavedTable
+from fakes.memory import SavedTable, Untimed
 
-from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.errors import SeamlineError
 from seamline.gateway.query.queries import ATTEMPTS_MAX
 from seamline.seam.boundary import renewed
@@ -318,7 +317,7 @@ class Explorer:
         accepting = Accepting(world)
         try:
             self._product.resume(
-                accepting, world.log, NoDeadline(), now_ms=0, by="me", accept_loss=True
+                accepting, world.log, Untimed(), now_ms=0, by="me", accept_loss=True
             )
         except SeamlineError as error:
             oracle.check_failure(error.code.name, causes - {"LOG_TRIMMED", "TOPIC_RECREATED"})
@@ -469,7 +468,7 @@ class Explorer:
         try:
             world = self._world
             self._product.tier(
-                world.table, world.log, NoDeadline(), records_max=self._scope.records_max
+                world.table, world.log, Untimed(), records_max=self._scope.records_max
             )
         except SeamlineError as error:
             self._world.note_commits()
@@ -482,7 +481,7 @@ class Explorer:
             return self._product.tier(
                 AskingTierTable(io),
                 AskingLog(io),
-                NoDeadline(),
+                Untimed(),
                 records_max=self._scope.records_max,
             )
 

@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fakes.memory import Row
+from fakes.memory import Row, Untimed
 
 from seamline.connectors.confirmed_ends import ConfirmedEnds
 from seamline.connectors.protocols.cold_tables import TierTable
-from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.gateway.query.tokens import NOTHING, After
@@ -148,11 +148,11 @@ def _per_reference(sources: Sources, open_file: Open, statement: str, **how: Any
 
 def _counted(wanted: OffsetRange, inner: HotLog) -> OffsetRange:
     """A range that ends when as many records have come as it has offsets."""
-    bounds = inner.bounds([TOPIC], "read_committed", NoDeadline())[TOPIC]
+    bounds = inner.bounds([TOPIC], "read_committed", Untimed())[TOPIC]
     end = bounds.end.get(wanted.partition, wanted.end_exclusive)
     left, last = len(wanted), wanted.end_exclusive
     whole = OffsetRange(wanted.partition, wanted.start, end)
-    for raw in inner.read(TOPIC, [whole], "read_committed", NoDeadline()):
+    for raw in inner.read(TOPIC, [whole], "read_committed", Untimed()):
         for offset in raw.offsets:
             if left > 0:
                 left, last = left - 1, offset + 1
@@ -160,7 +160,7 @@ def _counted(wanted: OffsetRange, inner: HotLog) -> OffsetRange:
 
 
 def _earliest(wanted: OffsetRange, inner: HotLog) -> OffsetRange:
-    start = inner.bounds([TOPIC], "read_committed", NoDeadline())[TOPIC].start
+    start = inner.bounds([TOPIC], "read_committed", Untimed())[TOPIC].start
     first = max(wanted.start, start.get(wanted.partition, 0))
     return OffsetRange(wanted.partition, first, max(first, wanted.end_exclusive))
 
@@ -243,7 +243,7 @@ def _memory_table(inner: Any) -> Any:
 
 def _append(table: Any, batch: Batch, *, marked: bool = True) -> None:
     """Rows appended without asking whether another batch has landed."""
-    rows = table.read_rows(batch, NoDeadline())
+    rows = table.read_rows(batch, Untimed())
     summary = {SUMMARY_KEY: encode(batch.boundary)} if marked else {}
     table._commit("append", table._files(table.state.current_snapshot_id), rows, summary)
 
@@ -323,7 +323,7 @@ def _before_columns(table: TierTable, log: HotLog, deadline: Deadline, *, record
     """Batches whose records have columns that the table lacks, which are left out."""
 
     def cut(inner: Any, batch: Batch) -> tuple[Row, ...]:
-        found: tuple[Row, ...] = inner.read_rows(batch, NoDeadline(), is_cut=True)
+        found: tuple[Row, ...] = inner.read_rows(batch, Untimed(), is_cut=True)
         return found
 
     bent = BentTierTable(

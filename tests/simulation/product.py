@@ -6,8 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Protocol
 
+from fakes.memory import Untimed
+
 from seamline.connectors.protocols.cold_tables import TierTable
-from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.gateway.query.gather import ReadToken, no_tokens
 from seamline.gateway.query.loaded import LastSeen
@@ -101,7 +103,7 @@ def tier_all(product: Product, table: TierTable, log: HotLog, steps_max: int = 5
         SeamlineError: as `tier_once`.
     """
     for _ in range(steps_max):
-        step = product.tier(table, log, NoDeadline(), records_max=2)
+        step = product.tier(table, log, Untimed(), records_max=2)
         if step.lag == 0:
             return step
     raise AssertionError(f"the lag is still {step.lag} after {steps_max} steps")

@@ -13,11 +13,11 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from fakes.memory import Row
+from fakes.memory import Row, Untimed
 
 from seamline.connectors.confirmed_ends import ConfirmedEnds
 from seamline.connectors.protocols.cold_tables import ColdTable
-from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import ERRORS, SeamlineError
 from seamline.seam.evolution import Change
@@ -291,7 +291,7 @@ def perform(world: World, effect: Effect) -> Any:
 
 
 def _perform(world: World, effect: Effect) -> Any:
-    deadline = NoDeadline()
+    deadline = Untimed()
     log, table = world.log, world.table
     match effect:
         case Effect("load"):

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
-from fakes.memory import EXTRA, Row, is_within, shown
+from fakes.memory import EXTRA, Row, Untimed, is_within, shown
 from sqlglot import exp
 
 from seamline.connectors.config import CatalogConfig, ClusterConfig
 from seamline.connectors.kafka.tail import Looked, Tail, read_tail
 from seamline.connectors.protocols.catalogs import Catalog
-from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.engines import Engine, EngineQuery, EngineScan, ResultStream
 from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.gateway.access.rights import OPERATOR, Rights
@@ -164,13 +164,6 @@ class RowsEngine:
             rows += self.open(file.path)
         span = scan.cold_span
         return rows if span is None else [row for row in rows if is_within(row, span)]
-
-
-class Untimed(NoDeadline):
-    """A deadline in a world where no time passes."""
-
-    def pause(self, seconds: float) -> None:
-        """See `Deadline.pause`: it is over at once."""
 
 
 def read(

@@ -7,7 +7,8 @@ continued, with a transaction open or without.
 
 from __future__ import annotations
 
-from seamline.connectors.protocols.deadlines import NoDeadline
+from fakes.memory import Untimed
+
 from seamline.gateway.tiering.step import tier_once
 from simulation.explorer import Scope
 from simulation.reading import ALL, FROM_1, ON_1, TIERS
@@ -37,7 +38,7 @@ def tiered_once(world: World) -> None:
     """A record of each partition in the table, and one more in the log."""
     world.append(0)
     world.append(1)
-    tier_once(world.table, world.log, NoDeadline(), records_max=100)
+    tier_once(world.table, world.log, Untimed(), records_max=100)
     world.note_commits()
     world.append(0)
 

@@ -20,10 +20,10 @@ from fakes.faulty import (
     FaultyLog,
     FaultyTierTable,
 )
-from fakes.memory import MemoryTable, Row, shown
+from fakes.memory import MemoryTable, Row, Untimed, shown
 
 from seamline.connectors.cache import Cache
-from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import ERRORS, SeamlineError
 from seamline.gateway.query import tokens
 from seamline.gateway.query.loaded import REMEMBERED_MAX, LastSeen
@@ -643,7 +643,7 @@ class Simulation:
         state = self.world.table.state
         if token.table_uuid != state.uuid or token.cold.snapshot_id not in state.snapshots:
             return False
-        bounds = self.world.log.bounds(["orders"], "read_committed", NoDeadline())["orders"]
+        bounds = self.world.log.bounds(["orders"], "read_committed", Untimed())["orders"]
         return bounds.topic_id == token.log.topic_id and all(
             bounds.start.get(partition, 0) <= token.boundary.get(partition, 0)
             for partition, end in token.end.items()
@@ -789,7 +789,7 @@ class _InTwo:
 
     def commit_rows(self, batch: Batch) -> None:
         """See `TierTable.commit_rows`."""
-        rows = self._inner.read_rows(batch, NoDeadline())
+        rows = self._inner.read_rows(batch, Untimed())
         self._others()
         self._inner.write_rows(batch, rows)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from fakes.faulty import Fault, FaultyLog, FaultyTierTable
+from fakes.memory import Untimed
 
-from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.errors import (
     CATALOG_UNAVAILABLE,
     HISTORY_CHANGED,
@@ -45,7 +45,7 @@ def ask(world: World, statement: str = ALL, *, after: After = NOTHING) -> Answer
 
 def tier(world: World) -> Step:
     """One step of tiering."""
-    step = tier_once(world.table, world.log, NoDeadline(), records_max=100)
+    step = tier_once(world.table, world.log, Untimed(), records_max=100)
     world.note_commits()
     oracle.check_table(world)
     return step
@@ -216,7 +216,7 @@ def test_a_lost_reply_is_not_a_lost_commit() -> None:
     world = World(1)
     world.append(0)
     table = FaultyTierTable(world.table, _ReplyLost())
-    step = tier_once(table, world.log, NoDeadline(), records_max=100)
+    step = tier_once(table, world.log, Untimed(), records_max=100)
     world.note_commits()
     assert step.outcome is Outcome.ROWS
     assert tier(world).outcome is Outcome.IDLE
@@ -278,7 +278,7 @@ def test_only_what_is_committed_with_the_rows_is_the_boundary() -> None:
             return Fault.FAIL if call == "commit" else Fault.NONE
 
     with pytest.raises(SeamlineError) as caught:
-        tier_once(FaultyTierTable(world.table, Refused()), world.log, NoDeadline(), records_max=9)
+        tier_once(FaultyTierTable(world.table, Refused()), world.log, Untimed(), records_max=9)
     assert caught.value.code is CATALOG_UNAVAILABLE
     answer = ask(world)
     assert dict(answer.seam.boundary) == {0: 0}

@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from fakes.faulty import Fault, FaultyCatalog, FaultyLog, FaultyTierTable
-from fakes.memory import ManualClock, MemoryCatalog, MemoryLog, MemoryTable, Row
+from fakes.memory import ManualClock, MemoryCatalog, MemoryLog, MemoryTable, Row, Untimed
 from support import seams
 
-from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.engines import EngineScan
 from seamline.connectors.protocols.hot_logs import HotLog, TellsCompaction
 from seamline.errors import (
@@ -51,7 +51,7 @@ from simulation.reading import Answer, RowsEngine, Sources, at_moment, read
 from simulation.world import CATALOG, CLUSTER
 
 TOPIC, KEYS, PARTITIONS = "users", 4, 2
-NEVER = NoDeadline()
+NEVER = Untimed()
 ALL = f"SELECT k, v FROM {TOPIC}"
 BINDING = TopicBinding(
     CLUSTER, TOPIC, mode="upsert", primary_key=("k",), key="k", key_partitions=PARTITIONS

@@ -24,11 +24,11 @@ from fakes.memory import (
     MemoryTable,
     Row,
     SavedTable,
+    Untimed,
 )
 
 from seamline.connectors.iceberg.boundaries.fluss import Fluss
 from seamline.connectors.iceberg.boundaries.registry import PROPERTY
-from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.errors import SeamlineError
 from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
 from seamline.seam.boundary import REWRITE, SUMMARY_KEY, Boundary, encode, renewed
@@ -192,7 +192,7 @@ class World:
         self.table = MemoryTable(TABLE, SCHEMA, properties, self.clock, self.log, uuid="table-1")
         self.catalog = MemoryCatalog(CATALOG)
         self.catalog.add(self.table)
-        bounds = self.log.bounds([TOPIC], READ_COMMITTED, NoDeadline())[TOPIC]
+        bounds = self.log.bounds([TOPIC], READ_COMMITTED, Untimed())[TOPIC]
         self.table.create({SUMMARY_KEY: encode(_first(bounds, bounds.start))})
         self.note_commits()
 
@@ -365,7 +365,7 @@ class World:
 
     def recreate_table(self) -> None:
         """Drops the table and creates another of the same name, from what the log still holds."""
-        bounds = self.log.bounds([TOPIC], READ_COMMITTED, NoDeadline())[TOPIC]
+        bounds = self.log.bounds([TOPIC], READ_COMMITTED, Untimed())[TOPIC]
         uuid = f"table-{self.truth.upheavals + 2}"
         properties = BINDING.to_properties()
         table = MemoryTable(TABLE, SCHEMA, properties, self.clock, self.log, uuid=uuid)
@@ -438,7 +438,7 @@ class World:
         ranges = [OffsetRange(p, held.get(p, 0), end) for p, end in reached.items()]
         rows: list[Row] = []
         try:
-            for raw in self.log.read(TOPIC, ranges, READ_COMMITTED, NoDeadline()):
+            for raw in self.log.read(TOPIC, ranges, READ_COMMITTED, Untimed()):
                 found = zip(raw.partitions, raw.offsets, raw.values, strict=True)
                 rows += [(*row, None) for row in found]
         except SeamlineError:  # what it needs is gone: it ends
@@ -471,7 +471,7 @@ class World:
         return any(held.get(p, 0) < end for p, end in self._bounds().end.items())
 
     def _bounds(self) -> LogBounds:
-        return self.log.bounds([TOPIC], READ_COMMITTED, NoDeadline())[TOPIC]
+        return self.log.bounds([TOPIC], READ_COMMITTED, Untimed())[TOPIC]
 
     def must_resume(self) -> bool:
         """Whether the table cannot go on before somebody accepts a loss."""

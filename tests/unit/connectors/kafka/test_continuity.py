@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from fakes.memory import MemoryLog
+from fakes.faulty import BehindLog
+from fakes.memory import MemoryLog, Untimed
 
-from seamline.connectors.kafka.continuity import check_not_truncated, checked
-from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.kafka.continuity import check_not_truncated, check_read, checked
 from seamline.errors import LOG_TRIMMED, LOG_TRUNCATED, TOPIC_RECREATED, ErrorCode, SeamlineError
 from seamline.seam.history_checks import LogRead
 from seamline.seam.log import READ_COMMITTED
@@ -58,16 +58,33 @@ def test_a_read_says_what_became_of_the_log(
     log.create_topic(TOPIC, 1)
     for _ in range(10):
         log.produce(TOPIC, 0, b"{}")
-    bounds = log.bounds([TOPIC], READ_COMMITTED, NoDeadline())[TOPIC]
+    bounds = log.bounds([TOPIC], READ_COMMITTED, Untimed())[TOPIC]
     wanted = (OffsetRange(0, 2, 10),)
     read = LogRead(TOPIC, bounds.topic_id, READ_COMMITTED, wanted, bounds.end, bounds.leader_epochs)
-    with pytest.raises(SeamlineError) as caught, checked(log, read, NoDeadline()):  # noqa: PT012
+    with pytest.raises(SeamlineError) as caught, checked(log, read, Untimed()):  # noqa: PT012
         if when == "before":
             change(log)
-        for _ in log.read(TOPIC, wanted, READ_COMMITTED, NoDeadline()):
+        for _ in log.read(TOPIC, wanted, READ_COMMITTED, Untimed()):
             pass
         if when == "after":
             change(log)
+    assert caught.value.code is code
+
+
+@pytest.mark.parametrize(
+    ("requests", "code"), [(0, TOPIC_RECREATED), (3, TOPIC_RECREATED), (99, LOG_TRUNCATED)]
+)
+def test_a_log_is_asked_again_before_it_is_called_truncated(requests: int, code: ErrorCode) -> None:
+    log = MemoryLog()
+    log.create_topic(TOPIC, 1)
+    for _ in range(10):
+        log.produce(TOPIC, 0, b"{}")
+    bounds = log.bounds([TOPIC], READ_COMMITTED, Untimed())[TOPIC]
+    read = LogRead.within(bounds, (OffsetRange(0, 2, 10),))
+    create_again(log)
+    behind: Any = BehindLog(log, bounds.topic_id, requests)
+    with pytest.raises(SeamlineError) as caught:
+        check_read(behind, read, Untimed())
     assert caught.value.code is code
 
 
@@ -97,8 +114,8 @@ class CountingLog(MemoryLog):
 def reads_to_check(log: CountingLog, ends: Mapping[int, int], epoch: int = 0) -> int:
     """How many ranges a check of ends that were seen under an epoch reads."""
     before = log.ranges_read
-    bounds = log.bounds([TOPIC], READ_COMMITTED, NoDeadline())[TOPIC]
-    check_not_truncated(log, bounds, ends, dict.fromkeys(ends, epoch), NoDeadline())
+    bounds = log.bounds([TOPIC], READ_COMMITTED, Untimed())[TOPIC]
+    check_not_truncated(log, bounds, ends, dict.fromkeys(ends, epoch), Untimed())
     return log.ranges_read - before
 
 

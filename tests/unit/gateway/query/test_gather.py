@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from fakes.memory import MemoryLog, MemoryView
+from fakes.faulty import BehindLog
+from fakes.memory import MemoryView, Untimed
 from hypothesis import given
 from hypothesis import strategies as st
 from simulation.reading import Answer, Sources, read
 from simulation.world import CATALOG, TOPIC, World
 from support.examples import examples
 
-from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
 from seamline.errors import (
     HISTORY_CHANGED,
     LOG_TRUNCATED,
@@ -31,7 +30,6 @@ from seamline.errors import (
 from seamline.gateway.query import tokens
 from seamline.gateway.query.tokens import After
 from seamline.gateway.tiering.step import tier_once
-from seamline.seam.log import LogBounds
 
 
 class RestlessCatalog:
@@ -54,7 +52,7 @@ class RestlessCatalog:
         folded = tuple(part.lower() for part in identifier)
         known = folded if self._folds else identifier
         found = self._world.catalog.load(known)
-        tier_once(self._world.table, self._world.log, NoDeadline(), records_max=1)
+        tier_once(self._world.table, self._world.log, Untimed(), records_max=1)
         self._world.log.produce(TOPIC, 0, str(next(self._numbers)).encode())
         return found
 
@@ -153,34 +151,6 @@ def test_what_is_not_there_is_not_found(sources: tuple[World, Sources]) -> None:
     assert caught.value.code is TABLE_NOT_FOUND
 
 
-class BehindLog:
-    """A log whose broker answers with a topic's former id for some requests.
-
-    Args:
-        inner: The log.
-        topic_id: The former id.
-        requests: For how many.
-    """
-
-    def __init__(self, inner: MemoryLog, topic_id: str, requests: int) -> None:
-        self._inner = inner
-        self._topic_id = topic_id
-        self._requests = requests
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def bounds(
-        self, topics: Sequence[str], isolation: str, deadline: Deadline
-    ) -> dict[str, LogBounds]:
-        """See `HotLog.bounds`."""
-        bounds = self._inner.bounds(topics, isolation, deadline)
-        self._requests -= 1
-        if self._requests < 0:
-            return bounds
-        return {t: dataclasses.replace(b, topic_id=self._topic_id) for t, b in bounds.items()}
-
-
 @pytest.mark.parametrize(
     ("requests", "code"), [(0, TOPIC_RECREATED), (12, TOPIC_RECREATED), (99, LOG_TRUNCATED)]
 )
@@ -190,8 +160,8 @@ def test_a_topic_that_was_recreated_is_not_taken_for_a_truncated_one(
     world = World()
     for number in range(6):
         world.log.produce(TOPIC, 0, f"first {number}".encode())
-    tier_once(world.table, world.log, NoDeadline(), records_max=100)
-    former = world.log.bounds([TOPIC], "read_committed", NoDeadline())[TOPIC]
+    tier_once(world.table, world.log, Untimed(), records_max=100)
+    former = world.log.bounds([TOPIC], "read_committed", Untimed())[TOPIC]
     world.log.delete_topic(TOPIC)
     world.log.create_topic(TOPIC, len(former.end))
     behind: Any = BehindLog(world.log, former.topic_id, requests)
