@@ -11,8 +11,7 @@ import click
 
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.cli.options import (
-    config_options,
-    load_config,
+    connected,
     options_of,
     table_of,
     table_options,
@@ -58,14 +57,8 @@ _CELL_MAX = 60
 @click.option("--dry-run", is_flag=True, help="Show the findings, and write nothing.")
 @click.option("--force", is_flag=True, help="Adopt the table despite the problems found.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@config_options
-def adopt(
-    name: str,
-    columns: str | None,
-    config_file: str | None,
-    settings: tuple[str, ...],
-    **given: Any,
-) -> None:
+@connected
+def adopt(connections: Connections, name: str, columns: str | None, **given: Any) -> None:
     """Bind the table NAME, which another writer fills, to its topic.
 
     Shows what it found, and asks for confirmation, before it writes anything. A Delta table is
@@ -73,7 +66,6 @@ def adopt(
     """
     from seamline.gateway.commands import adopting
 
-    connections = Connections(load_config(config_file, settings).config)
     own = {name: value for name, value in given.items() if name != "start"}
     adoption = adopting.Adoption(
         name=table_of(name, connections),
@@ -88,7 +80,6 @@ def adopt(
     for line in _shown(findings):
         click.echo(line, err=True)
     if given["dry_run"]:
-        connections.close()
         return
     adopting.require_no_problems(findings, force=given["force"])
     display = adoption.name.display
@@ -99,35 +90,31 @@ def adopt(
             click.confirm(f"adopt {display}?", abort=True)
         adopting.adopt(connections, findings, force=given["force"])
         click.echo(f"adopted {display} over topic {adoption.topic}")
-    connections.close()
 
 
 @click.command()
 @click.argument("name")
-@config_options
-def unadopt(name: str, config_file: str | None, settings: tuple[str, ...]) -> None:
+@connected
+def unadopt(connections: Connections, name: str) -> None:
     """Undo the adoption of the table NAME, leaving nothing of Seamline in it."""
     from seamline.gateway.commands import adopting
 
-    connections = Connections(load_config(config_file, settings).config)
     table = table_of(name, connections)
     adopting.unadopt(connections, table)
     click.echo(f"{table.display} is a plain table again")
-    connections.close()
 
 
 @click.command("take-over")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@config_options
-def take_over(name: str, yes: bool, config_file: str | None, settings: tuple[str, ...]) -> None:
+@connected
+def take_over(connections: Connections, name: str, yes: bool) -> None:
     """Continue filling the adopted table NAME, whose writer has been stopped.
 
     From then on, `seamline tier` fills it, starting where that writer ended.
     """
     from seamline.gateway.commands import handing_over
 
-    connections = Connections(load_config(config_file, settings).config)
     table = table_of(name, connections)
     if not yes:
         click.confirm(f"has the writer of {table.display} been stopped for good?", abort=True)
@@ -135,7 +122,6 @@ def take_over(name: str, yes: bool, config_file: str | None, settings: tuple[str
         connections, table, no_deadline(), lambda text: click.echo(f"{name}: {text} …", err=True)
     )
     click.echo(f"{table.display} has been taken over at {_offsets_text(boundary.next)}")
-    connections.close()
 
 
 @click.command("hand-over")
@@ -149,14 +135,9 @@ def take_over(name: str, yes: bool, config_file: str | None, settings: tuple[str
     help="Option of the provider; repeatable.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@config_options
+@connected
 def hand_over(
-    name: str,
-    provider: str,
-    options: tuple[str, ...],
-    yes: bool,
-    config_file: str | None,
-    settings: tuple[str, ...],
+    connections: Connections, name: str, provider: str, options: tuple[str, ...], yes: bool
 ) -> None:
     """Hand the table NAME, which Seamline has filled, over to another writer.
 
@@ -164,7 +145,6 @@ def hand_over(
     """
     from seamline.gateway.commands import adopting, handing_over
 
-    connections = Connections(load_config(config_file, settings).config)
     table = table_of(name, connections)
     if not yes:
         click.confirm(f"has tiering of {table.display} been stopped for good?", abort=True)
@@ -173,7 +153,6 @@ def hand_over(
         connections, table, no_deadline(), provider=provider, options=given
     )
     click.echo(f"{table.display} has been handed over: begin at {_offsets_text(boundary.next)}")
-    connections.close()
 
 
 @click.command()
@@ -185,8 +164,8 @@ def hand_over(
     default="text",
     show_default=True,
 )
-@config_options
-def audit(name: str, format_: str, config_file: str | None, settings: tuple[str, ...]) -> None:
+@connected
+def audit(connections: Connections, name: str, format_: str) -> None:
     """Check that the table NAME has each record below its boundary exactly once.
 
     Lists missing and duplicated records, compared with the log as far as it reaches back. Exits
@@ -194,14 +173,12 @@ def audit(name: str, format_: str, config_file: str | None, settings: tuple[str,
     """
     from seamline.gateway.commands import auditing
 
-    connections = Connections(load_config(config_file, settings).config)
     result = auditing.audit(
         connections,
         table_of(name, connections),
         no_deadline(),
         lambda text: click.echo(f"{name}: {text} …", err=True),
     )
-    connections.close()
     if format_ == "json":
         click.echo(json.dumps(result.to_json(), indent=2))
     elif format_ == "csv":

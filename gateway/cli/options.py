@@ -7,6 +7,7 @@ A module of commands imports what a command needs only when that command is call
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -60,6 +61,24 @@ def config_options(command: F) -> F:
     return click.option(
         "--config", "config_file", envvar="SEAMLINE_CONFIG", help="Configuration file (YAML)."
     )(command)
+
+
+def connected(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options of `config_options`, and passes the connections of that configuration.
+
+    They are closed when the command ends, however it ends.
+    """
+
+    @config_options
+    @functools.wraps(command)
+    def run(config_file: str | None, settings: tuple[str, ...], **others: Any) -> None:
+        connections = Connections(load_config(config_file, settings).config)
+        try:
+            command(connections, **others)
+        finally:
+            connections.close()
+
+    return run
 
 
 def table_options(statement: Literal["create", "adopt", "alter"]) -> Callable[[F], F]:

@@ -15,8 +15,7 @@ from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.cli import adopting, progress
 from seamline.gateway.cli.options import (
     Duration,
-    config_options,
-    load_config,
+    connected,
     look_at,
     options_of,
     table_of,
@@ -41,34 +40,21 @@ for _command in adopting.COMMANDS:
     table.add_command(_command)
 
 
-def _open(
-    config_file: str | None, settings: tuple[str, ...], name: str | None = None
-) -> tuple[Connections, TableName | None]:
-    connections = Connections(load_config(config_file, settings).config)
-    return connections, None if name is None else table_of(name, connections)
-
-
 @table.command()
 @click.argument("name")
 @table_options("create")
 @click.option("--schema", "columns", help="Columns, as in CREATE TABLE, or @FILE.")
 @click.option("--infer", is_flag=True, help="Infer the columns from the newest records.")
-@config_options
+@connected
 def create(
-    name: str,
-    columns: str | None,
-    infer: bool,
-    config_file: str | None,
-    settings: tuple[str, ...],
-    **options: Any,
+    connections: Connections, name: str, columns: str | None, infer: bool, **options: Any
 ) -> None:
     """Create the unified table NAME over a topic."""
     if (columns is None) != infer:
         raise click.UsageError("give either --schema or --infer")
     from seamline.gateway.commands import tables
 
-    connections, resolved = _open(config_file, settings, name)
-    assert resolved is not None
+    resolved = table_of(name, connections)
     definition = tables.TableDefinition(
         name=resolved,
         columns=tables.parse_fields(text_of(columns)) if columns else None,
@@ -84,19 +70,16 @@ def create(
     click.echo(f"created {created.table.state.display_name} over topic {definition.topic}")
     for note in created.notes:
         click.echo(f"note: {note}", err=True)
-    connections.close()
 
 
 @table.command("list")
 @click.option("--json", "as_json", is_flag=True)
-@config_options
-def list_(config_file: str | None, settings: tuple[str, ...], as_json: bool) -> None:
+@connected
+def list_(connections: Connections, as_json: bool) -> None:
     """List the unified tables with their lag."""
     from seamline.gateway.system import listings
 
-    connections, _ = _open(config_file, settings)
     entries = list(listings.unified(connections, no_deadline()))
-    connections.close()
     if as_json:
         click.echo(json.dumps([_as_json(entry) for entry in entries], indent=2))
     elif not entries:
@@ -110,14 +93,13 @@ def list_(config_file: str | None, settings: tuple[str, ...], as_json: bool) -> 
 @table.command()
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True)
-@config_options
-def describe(name: str, config_file: str | None, settings: tuple[str, ...], as_json: bool) -> None:
+@connected
+def describe(connections: Connections, name: str, as_json: bool) -> None:
     """Show the columns, topic, boundary and lag of the table NAME."""
     from seamline.gateway.commands import tables
     from seamline.gateway.query.loaded import LoadedTables
 
-    connections, resolved = _open(config_file, settings, name)
-    assert resolved is not None
+    resolved = table_of(name, connections)
     state = LoadedTables(connections).now([resolved])[resolved].state
     binding = TopicBinding.from_properties(state.properties)
     bounds = None
@@ -125,7 +107,6 @@ def describe(name: str, config_file: str | None, settings: tuple[str, ...], as_j
         log = connections.log(binding.cluster)
         bounds = log.bounds([binding.topic], binding.isolation, no_deadline())[binding.topic]
     body = tables.describe(state, bounds)
-    connections.close()
     if as_json:
         click.echo(json.dumps(body, indent=2))
         return
@@ -138,8 +119,8 @@ def describe(name: str, config_file: str | None, settings: tuple[str, ...], as_j
 @table.command()
 @click.argument("name")
 @table_options("alter")
-@config_options
-def alter(name: str, config_file: str | None, settings: tuple[str, ...], **options: Any) -> None:
+@connected
+def alter(connections: Connections, name: str, **options: Any) -> None:
     """Change settings of the unified table NAME."""
     changes = options_of(options)
     if not changes:
@@ -148,8 +129,7 @@ def alter(name: str, config_file: str | None, settings: tuple[str, ...], **optio
     from seamline.connectors.iceberg.tables import commits
     from seamline.gateway.commands import alterations
 
-    connections, resolved = _open(config_file, settings, name)
-    assert resolved is not None
+    resolved = table_of(name, connections)
     loaded = alterations.load(connections, resolved)
     binding = TopicBinding.from_properties(loaded.state.properties)
     if binding is None:
@@ -158,29 +138,24 @@ def alter(name: str, config_file: str | None, settings: tuple[str, ...], **optio
     commits.set_properties(loaded, {property_of(option): text for option, text in texts.items()})
     for option, text in texts.items():
         click.echo(f"{resolved.display}: {option} is {text}")
-    connections.close()
 
 
 @table.command()
 @click.argument("name")
 @click.option("--purge", is_flag=True, help="Delete the data files as well.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@config_options
-def drop(
-    name: str, purge: bool, yes: bool, config_file: str | None, settings: tuple[str, ...]
-) -> None:
+@connected
+def drop(connections: Connections, name: str, purge: bool, yes: bool) -> None:
     """Drop the unified table NAME from its catalog. The topic is left alone."""
     from seamline.gateway.commands import tables
 
-    connections, resolved = _open(config_file, settings, name)
-    assert resolved is not None
+    resolved = table_of(name, connections)
     tables.require_unified(connections, resolved)
     if not yes:
         what = "with all its data files" if purge else "(its data files stay)"
         click.confirm(f"drop {resolved.display} {what}?", abort=True)
     tables.drop(connections, resolved, purge=purge)
     click.echo(f"dropped {resolved.display}")
-    connections.close()
 
 
 @table.command()
@@ -188,10 +163,8 @@ def drop(
 @click.option(
     "--accept-loss", is_flag=True, help="Accept that the lost records will never be in the table."
 )
-@config_options
-def resume(
-    name: str, accept_loss: bool, config_file: str | None, settings: tuple[str, ...]
-) -> None:
+@connected
+def resume(connections: Connections, name: str, accept_loss: bool) -> None:
     """Go on with the table NAME after its log has lost records that were not tiered.
 
     Without --accept-loss, only says what is lost.
@@ -199,8 +172,7 @@ def resume(
     from seamline.gateway.commands import resuming
     from seamline.seam.resuming import lost_with
 
-    connections, resolved = _open(config_file, settings, name)
-    assert resolved is not None
+    resolved = table_of(name, connections)
     by = f"{getpass.getuser()}, on the command line"
     boundary = resuming.resume(connections, resolved, no_deadline(), by=by, accept_loss=accept_loss)
     for log in boundary.earlier_logs:
@@ -210,7 +182,6 @@ def resume(
             f"{resolved.display}: partition {gap.partition} lacks {gap.offsets:,} offsets of "
             f"[{gap.start}, {gap.end_exclusive})"
         )
-    connections.close()
 
 
 @table.command()
@@ -224,19 +195,17 @@ def resume(
     type=Duration(),
     help="Remove files older than this, at least 7d, that no metadata of the table names.",
 )
-@config_options
+@connected
 def maintain(
+    connections: Connections,
     tables_: tuple[str, ...],
     compact: bool,
     manifests: bool,
     expire_older_than: float | None,
     retain_last: int,
     remove_orphans_older_than: float | None,
-    config_file: str | None,
-    settings: tuple[str, ...],
 ) -> None:
     """Compact tables and expire snapshots, keeping the one that carries the boundary."""
-    connections, _ = _open(config_file, settings)
     names = [table_of(text, connections) for text in tables_]
     look_at(names, connections)
     from seamline.connectors.spark import maintenance, submission
@@ -270,7 +239,6 @@ def maintain(
             )
     finally:
         submission.stop(spark)
-        connections.close()
     if failures:
         raise failures[0]
 

@@ -33,10 +33,7 @@ def shop(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     """A table that another writer has begun to fill."""
     made = Shop(tmp_path)
     monkeypatch.setattr(made.connections, "close", lambda: None)
-    for module in ("adopting", "table"):
-        monkeypatch.setattr(
-            f"seamline.gateway.cli.{module}.Connections", lambda _: made.connections
-        )
+    monkeypatch.setattr("seamline.gateway.cli.options.Connections", lambda _: made.connections)
     made.create(FLAT)
     made.produce(20)
     made.copy({0: 6, 1: 7})
