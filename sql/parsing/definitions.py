@@ -140,7 +140,9 @@ def _element(node: exp.Expr) -> ColumnDefinition | LikeTable:
             location=location,
             hint="INCLUDING PROPERTIES and EXCLUDING PROPERTIES are.",
         )
-    return LikeTable(table_name(node.this), options[:1] == [("INCLUDING", "PROPERTIES")], location)
+    return LikeTable(
+        table_name(node.this), options[:1] == [("INCLUDING", "PROPERTIES")], location=location
+    )
 
 
 def _only_one_takes_properties(columns: Sequence[ColumnDefinition | LikeTable]) -> None:

@@ -182,7 +182,7 @@ def _show(words: Words) -> Show | ShowStats:
         name = words.name()
     like = words.string() if words.take("LIKE") else None
     escape = words.string() if like is not None and words.take("ESCAPE") else None
-    return Show(what, name, like, escape, location)
+    return Show(what, name, like, escape, location=location)
 
 
 def _stats_of_query(words: Words) -> ShowStats:
@@ -227,17 +227,17 @@ def _set_session(words: Words) -> SetSession:
     location = words.location()
     name = ".".join(words.name())
     words.require("=")
-    return SetSession(name, words.constant(), location)
+    return SetSession(name, words.constant(), location=location)
 
 
 def _set_time_zone(words: Words) -> SetTimeZone:
     """Reads SET TIME ZONE: LOCAL, the name of a zone, or an interval of hours and minutes."""
     location = words.location()
     if words.take("LOCAL"):
-        return SetTimeZone(None, location)
+        return SetTimeZone(None, location=location)
     if not words.take("INTERVAL"):
         with locate_errors_at(location):
-            return SetTimeZone(time_zones.named(words.string()), location)
+            return SetTimeZone(time_zones.named(words.string()), location=location)
     sign = -1 if words.take("-") else 1
     text = words.string()
     words.require("HOUR")
@@ -251,7 +251,7 @@ def _set_time_zone(words: Words) -> SetTimeZone:
         )
     minutes = int(match[2]) * 60 + int(match[3] or 0)
     offset = time_zones.of_minutes(sign * (-minutes if match[1] == "-" else minutes))
-    return SetTimeZone(time_zones.named(offset), location)
+    return SetTimeZone(time_zones.named(offset), location=location)
 
 
 def _reset_session(words: Words) -> SetSession:
@@ -265,7 +265,7 @@ def _use(words: Words) -> Use:
         raise SeamlineError(
             SYNTAX_ERROR, "USE takes a schema, or a catalog and a schema", location=location
         )
-    return Use(name, location)
+    return Use(name, location=location)
 
 
 _KILL = ("system", "runtime", "kill_query")
@@ -296,14 +296,14 @@ def _call(words: Words) -> KillStatement:
     words.require(")")
     if "query_id" not in arguments:
         raise SeamlineError(SYNTAX_ERROR, "kill_query needs a query_id", location=location)
-    return KillStatement(arguments["query_id"], arguments.get("message", ""), location)
+    return KillStatement(arguments["query_id"], arguments.get("message", ""), location=location)
 
 
 def _start_transaction(words: Words) -> Transaction:
     location = words.location()
     while any(words.take(*mode.split()) for mode in _MODES):
         words.take(",")
-    return Transaction("START TRANSACTION", location)
+    return Transaction("START TRANSACTION", location=location)
 
 
 _MODES = (
@@ -320,7 +320,7 @@ def _end_transaction(what: str) -> Callable[[Words], Transaction]:
     def read(words: Words) -> Transaction:
         location = words.location()
         words.take("WORK")
-        return Transaction(what, location)
+        return Transaction(what, location=location)
 
     return read
 
@@ -335,7 +335,7 @@ def _prepare(words: Words) -> Prepare:
         raise words.missing("a statement")
     text = words.text()
     words.rest()
-    return Prepare(name, text, location)
+    return Prepare(name, text, location=location)
 
 
 def _execute(words: Words) -> Execute:
@@ -347,7 +347,7 @@ def _execute(words: Words) -> Execute:
     values = Query(exp.Select())
     if words.take("USING"):
         values = expressions_of(words.sql, words.rest())
-    return Execute(name, text, values, location)
+    return Execute(name, text, values, location=location)
 
 
 def _deallocate(words: Words) -> Deallocate:
@@ -381,7 +381,7 @@ def _create_view(words: Words, *, replace: bool = False) -> CreateView:
         raise SeamlineError(
             NOT_SUPPORTED, "a view can have neither parameters nor a token", location=start, hint=""
         )
-    return CreateView(name, query, text, replace, comment, as_owner, location)
+    return CreateView(name, query, text, replace, comment, as_owner, location=location)
 
 
 def _replace_view(words: Words) -> CreateView:
@@ -397,7 +397,7 @@ def _rename_view(words: Words) -> RenameView:
     location, name = words.location(), words.name()
     words.require("RENAME")
     words.require("TO")
-    return RenameView(name, words.name(), location)
+    return RenameView(name, words.name(), location=location)
 
 
 # --- Tables --------------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ def _insert(words: Words) -> Insert:
         words.require(")")
     if not words.text():
         raise words.missing("a query or VALUES")
-    return Insert(name, tuple(columns), query_of(words.sql, words.rest()), location)
+    return Insert(name, tuple(columns), query_of(words.sql, words.rest()), location=location)
 
 
 def _comment(words: Words) -> Comment:
@@ -424,7 +424,7 @@ def _comment(words: Words) -> Comment:
     location, name = words.location(), words.name()
     words.require("IS")
     text = None if words.take("NULL") else words.string()
-    return Comment(what, name, text, location)
+    return Comment(what, name, text, location=location)
 
 
 def _alter_table(words: Words) -> AlterTable | MaintainTable:
@@ -450,7 +450,7 @@ def _alter_table(words: Words) -> AlterTable | MaintainTable:
         change = _set_properties(words)
     else:
         raise _not_altered(words)
-    return AlterTable(name, change, if_exists, location)
+    return AlterTable(name, change, if_exists, location=location)
 
 
 def _not_altered(words: Words) -> SeamlineError:
@@ -539,7 +539,7 @@ def _drop_schema(words: Words) -> DropSchema:
     if_exists = words.take("IF", "EXISTS")
     location, name = words.location(), _schema(words)
     cascade = not words.take("RESTRICT") and words.take("CASCADE")
-    return DropSchema(name, if_exists, cascade, location)
+    return DropSchema(name, if_exists, cascade, location=location)
 
 
 def _schema(words: Words) -> tuple[str, ...]:

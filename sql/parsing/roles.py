@@ -51,7 +51,7 @@ def set_role(words: Words) -> SetRole:
             location=location,
             hint=f"SET ROLE ALL and SET ROLE NONE are accepted. {_RULES}",
         )
-    return SetRole(catalog, location)
+    return SetRole(catalog, location=location)
 
 
 def refused(what: str) -> Callable[[Words], Statement]:

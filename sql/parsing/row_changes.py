@@ -57,7 +57,7 @@ def row_changes(sql: str, tokens: Sequence[Token]) -> ChangeRows | Truncate:
             _only(tree, {"expressions"})
             if len(tree.expressions) == 1:
                 table = tree.expressions[0]
-                return Truncate(table_name(table), locations.location_of(table))
+                return Truncate(table_name(table), location=locations.location_of(table))
     raise SeamlineError(
         SYNTAX_ERROR,
         f"{tokens[0].text.upper()} cannot be parsed",
@@ -122,7 +122,7 @@ def _change(tree: exp.Expr, query: exp.Select, cases: Sequence[_Case]) -> Change
     name = table_name(exp.Table(**{k: target.args.get(k) for k in ("this", "db", "catalog")}))
     location = locations.location_of(target)
     does = tuple(case.does for case in cases)
-    return ChangeRows(tree.key.upper(), name, checked(query), does, location)
+    return ChangeRows(tree.key.upper(), name, checked(query), does, location=location)
 
 
 # --- Cases ---------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The kinds of statement that text is parsed into, as frozen values.
 
-A name is a tuple of the parts as written. `location` is the place of the name, for errors; it takes
-no part in comparison.
+A name is a tuple of the parts as written.
 """
 
 from __future__ import annotations
@@ -12,6 +11,13 @@ from typing import Any, NamedTuple, TypeAlias
 from sqlglot import exp
 
 from seamline.errors import Location
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Located:
+    """A statement whose name has a location in the text, for errors; it is no part of its value."""
+
+    location: Location | None = dataclasses.field(default=None, compare=False, kw_only=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,22 +65,20 @@ class ColumnDefinition(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LikeTable:
+class LikeTable(Located):
     """LIKE name [INCLUDING | EXCLUDING PROPERTIES], which stands for the columns of a table.
 
     Attributes:
         name: The table's name as written, one to three parts.
         takes_properties: Whether its properties are copied, too.
-        location: The location of the name.
     """
 
     name: tuple[str, ...]
     takes_properties: bool = False
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CreateTable:
+class CreateTable(Located):
     """CREATE TABLE name (columns) WITH (properties).
 
     Attributes:
@@ -84,7 +88,6 @@ class CreateTable:
         properties: The properties of the WITH clause; arrays become tuples.
         if_not_exists: Whether to accept an existing table without an error.
         replace: Whether it may replace an existing table.
-        location: The location of the name.
     """
 
     name: tuple[str, ...]
@@ -92,46 +95,41 @@ class CreateTable:
     properties: tuple[tuple[str, Any], ...]
     if_not_exists: bool = False
     replace: bool = False
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DropTable:
+class DropTable(Located):
     """DROP TABLE [IF EXISTS] name."""
 
     name: tuple[str, ...]
     if_exists: bool = False
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CreateSchema:
+class CreateSchema(Located):
     """CREATE SCHEMA [IF NOT EXISTS] name; the name has one or two parts."""
 
     name: tuple[str, ...]
     if_not_exists: bool = False
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DropSchema:
+class DropSchema(Located):
     """DROP SCHEMA [IF EXISTS] name [RESTRICT | CASCADE]; the name has one or two parts.
 
     Attributes:
         name: As written.
         if_exists: Whether to accept that there is none.
         cascade: Whether its tables and views are dropped, too.
-        location: The location of the name.
     """
 
     name: tuple[str, ...]
     if_exists: bool = False
     cascade: bool = False
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Show:
+class Show(Located):
     """SHOW; DESCRIBE is SHOW COLUMNS.
 
     Attributes:
@@ -141,14 +139,12 @@ class Show:
         name: The name after FROM, IN, FOR or the keyword; as many parts as were written.
         like: The pattern of LIKE.
         escape: The character of ESCAPE.
-        location: The location of the name.
     """
 
     what: str
     name: tuple[str, ...] = ()
     like: str | None = None
     escape: str | None = None
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,49 +155,44 @@ class ShowStats:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class SetSession:
+class SetSession(Located):
     """SET SESSION name = value; the value is None for RESET SESSION name."""
 
     name: str
     value: str | None
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class SetTimeZone:
+class SetTimeZone(Located):
     """SET TIME ZONE; the zone is None for LOCAL, the one the session began with."""
 
     zone: str | None
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class SetRole:
+class SetRole(Located):
     """SET ROLE ALL or NONE [IN catalog], which mean the same where there are no roles."""
 
     catalog: str | None
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Use:
+class Use(Located):
     """USE schema, or USE catalog.schema."""
 
     name: tuple[str, ...]
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Prepare:
+class Prepare(Located):
     """PREPARE name FROM statement; `text` is the statement as written."""
 
     name: str
     text: str
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Execute:
+class Execute(Located):
     """EXECUTE name, or EXECUTE IMMEDIATE 'statement', each with USING values.
 
     Attributes:
@@ -214,28 +205,25 @@ class Execute:
     name: str
     text: str
     values: Query
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Deallocate:
+class Deallocate(Located):
     """DEALLOCATE PREPARE name."""
 
     name: str
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DescribePrepared:
+class DescribePrepared(Located):
     """DESCRIBE INPUT name, or DESCRIBE OUTPUT name."""
 
     what: str
     name: str
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CreateView:
+class CreateView(Located):
     """CREATE [OR REPLACE] VIEW name [COMMENT '…'] [SECURITY DEFINER | INVOKER] AS query.
 
     Attributes:
@@ -245,7 +233,6 @@ class CreateView:
         replace: Whether it may replace an existing view.
         comment: The owner's comment on it.
         as_owner: Whether it reads with the rights of its owner rather than its reader's.
-        location: The location of the name.
     """
 
     name: tuple[str, ...]
@@ -254,35 +241,31 @@ class CreateView:
     replace: bool = False
     comment: str | None = None
     as_owner: bool = False
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DropView:
+class DropView(Located):
     """DROP VIEW [IF EXISTS] name."""
 
     name: tuple[str, ...]
     if_exists: bool = False
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class RenameView:
+class RenameView(Located):
     """ALTER VIEW name RENAME TO name; as many parts as were written."""
 
     name: tuple[str, ...]
     to: tuple[str, ...]
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(Located):
     """COMMENT ON TABLE, VIEW or COLUMN name IS '…'; `text` is None for NULL."""
 
     what: str
     name: tuple[str, ...]
     text: str | None
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -358,17 +341,16 @@ TableChange: TypeAlias = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AlterTable:
+class AlterTable(Located):
     """ALTER TABLE [IF EXISTS] name, with the requested change."""
 
     name: tuple[str, ...]
     change: TableChange
     if_exists: bool = False
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class MaintainTable:
+class MaintainTable(Located):
     """ALTER TABLE [IF EXISTS] name EXECUTE procedure(arguments) [WHERE condition].
 
     Attributes:
@@ -378,7 +360,6 @@ class MaintainTable:
         arguments: The given arguments: sizes in bytes, durations in seconds, counts, 1 for true.
         query: A query of the cold rows that the condition holds for; None without a condition.
         if_exists: Whether to accept that there is no such table.
-        location: The location of the name.
         condition_location: The location of the condition.
     """
 
@@ -387,7 +368,6 @@ class MaintainTable:
     arguments: tuple[tuple[str, float], ...] = ()
     query: Query | None = None
     if_exists: bool = False
-    location: Location | None = dataclasses.field(default=None, compare=False)
     condition_location: Location | None = dataclasses.field(default=None, compare=False)
 
 
@@ -412,20 +392,18 @@ class CreateTableAs:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Insert:
+class Insert(Located):
     """INSERT INTO name (columns) query.
 
     Attributes:
         name: As written, one to three parts.
         columns: The target columns of the query's columns; empty means all.
         query: The query.
-        location: The location of the name.
     """
 
     name: tuple[str, ...]
     columns: tuple[str, ...]
     query: Query
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -444,7 +422,7 @@ class RowCase:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ChangeRows:
+class ChangeRows(Located):
     """DELETE, UPDATE or MERGE.
 
     Attributes:
@@ -454,14 +432,12 @@ class ChangeRows:
             from 1; the values of each case, in order; with an UPDATE, the columns of the table as
             they were.
         cases: The cases, in order.
-        location: The location of the name.
     """
 
     what: str
     name: tuple[str, ...]
     query: Query
     cases: tuple[RowCase, ...]
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
     @property
     def keeps_columns(self) -> bool:
@@ -470,28 +446,25 @@ class ChangeRows:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(Located):
     """TRUNCATE TABLE name."""
 
     name: tuple[str, ...]
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class KillStatement:
+class KillStatement(Located):
     """CALL system.runtime.kill_query(query_id => '…', message => '…')."""
 
     statement_id: str
     message: str = ""
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(Located):
     """START TRANSACTION, COMMIT or ROLLBACK."""
 
     what: str
-    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 Statement: TypeAlias = (

@@ -108,7 +108,9 @@ def read(
                 hint="It concerns the whole table; only optimize can be restricted by WHERE.",
             )
         query = _query(words, name)
-    return MaintainTable(name, procedure, tuple(arguments.items()), query, if_exists, location, at)
+    return MaintainTable(
+        name, procedure, tuple(arguments.items()), query, if_exists, at, location=location
+    )
 
 
 def _unknown(procedure: str, location: Location | None) -> SeamlineError:
