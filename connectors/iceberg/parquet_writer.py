@@ -1,7 +1,9 @@
-"""Writes Parquet with the bloom filters and row groups that a table's properties ask for.
+"""Writes Parquet with the bloom filters, row groups and pages that a table's properties ask for.
 
-PyIceberg's own writer ignores these properties and warns of them, while Iceberg's Java library
-follows them. A value that is not a number above 0 counts as none.
+PyIceberg's own writer ignores these properties or warns of them, while Iceberg's Java library
+follows them. A value that is not a number above 0 counts as none. Unless a table limits the rows of
+a page, its bytes do: these files have no index of pages, so that small ones only cost their readers
+time.
 """
 
 from __future__ import annotations
@@ -12,14 +14,23 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.io import OutputFile
-from pyiceberg.io.pyarrow import ParquetFormatModel, ParquetFormatWriter
+from pyiceberg.io.pyarrow import (
+    ParquetFormatModel,
+    ParquetFormatWriter,
+    parquet_path_to_id_mapping,
+)
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Properties
 
 _ROW_GROUP_BYTES = "write.parquet.row-group-size-bytes"
+_PAGE_ROWS = "write.parquet.page-row-limit"
 _BLOOM = "write.parquet.bloom-filter-"
 _BLOOM_BYTES_MAX = 1 << 20
+_ANY_ROWS = 1 << 30
+_SAMPLE_ROWS = 1 << 16
+"""The first rows of a file decide which columns repeat their values."""
 
 
 class ParquetModel(ParquetFormatModel):
@@ -36,19 +47,24 @@ class _Writer(ParquetFormatWriter):
     def __init__(
         self, output_file: OutputFile, file_schema: Schema, properties: Properties
     ) -> None:
-        own = {k: v for k, v in properties.items() if not k.startswith((_BLOOM, _ROW_GROUP_BYTES))}
+        ours = (_BLOOM, _ROW_GROUP_BYTES, _PAGE_ROWS)
+        own = {k: v for k, v in properties.items() if not k.startswith(ours)}
         super().__init__(output_file, file_schema, own)
         self._asked = properties
 
     def write(self, table: pa.Table) -> None:
-        """Writes rows; the first decide the size of row groups and filters."""
+        """Writes rows; the first decide the size of row groups and filters, and dictionaries."""
         if self._writer is None and table.num_rows:
             limit = row_group_rows(self._asked, table)
             if limit is not None:
                 self._row_group_size = min(int(self._row_group_size or limit), limit)
             rows = min(int(self._row_group_size or table.num_rows), table.num_rows)
             filters = bloom_filters(self._asked, table.schema, rows)
-            self._parquet_writer_kwargs["bloom_filter_options"] = filters
+            self._parquet_writer_kwargs |= {
+                "bloom_filter_options": filters,
+                "max_rows_per_page": _page_rows(self._asked),
+                "use_dictionary": dictionary_columns(self._file_schema, table),
+            }
         super().write(table)
 
 
@@ -56,6 +72,10 @@ def row_group_rows(properties: Mapping[str, str], rows: pa.Table) -> int | None:
     """Returns how many rows of a size have the bytes of a row group; None if none is asked for."""
     size = _number(properties.get(_ROW_GROUP_BYTES))
     return None if size is None else max(1, int(size * rows.num_rows / max(1, rows.nbytes)))
+
+
+def _page_rows(properties: Mapping[str, str]) -> int:
+    return max(1, int(min(_number(properties.get(_PAGE_ROWS)) or _ANY_ROWS, _ANY_ROWS)))
 
 
 def bloom_filters(
@@ -85,6 +105,37 @@ def bloom_filters(
 
 
 _FPP = 0.01
+
+
+def dictionary_columns(schema: Schema, rows: pa.Table) -> list[str]:
+    """Returns the columns of which each value is stored once, by their paths in the file.
+
+    Those are all but the ones of which that would take more bytes than the values themselves, such
+    as ids. pyarrow stores even these twice, as a dictionary and as numbers, while Iceberg's Java
+    library does not.
+
+    Args:
+        schema: The columns of the file.
+        rows: The first rows of the file.
+    """
+    sample = rows.slice(0, _SAMPLE_ROWS)
+    distinct = {name for name in rows.column_names if not _repeats(sample.column(name))}
+    return [path for path in parquet_path_to_id_mapping(schema) if path not in distinct]
+
+
+def _repeats(values: pa.ChunkedArray) -> bool:
+    """Whether a dictionary of values and the numbers that refer to it are smaller than the values.
+
+    Those inside of others are taken to be.
+    """
+    count = len(values) - values.null_count
+    if not count or pa.types.is_nested(values.type):
+        return True
+    if isinstance(values.type, pa.BaseExtensionType):
+        values = values.cast(values.type.storage_type)
+    different, value_bytes = pc.count_distinct(values).as_py(), values.nbytes / len(values)
+    number_bytes = (different - 1).bit_length() / 8
+    return bool(different * value_bytes + count * number_bytes < count * value_bytes)
 
 
 def _number(text: str | None) -> float | None:

@@ -9,8 +9,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.schema import Schema
+from pyiceberg.io.pyarrow import PyArrowFileIO, _pyarrow_to_schema_without_ids
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType
 
 from seamline.connectors.iceberg.parquet_writer import ParquetModel, bloom_filters
@@ -80,3 +80,48 @@ def test_without_properties_nothing_is_different(tmp_path: pathlib.Path) -> None
     assert metadata.num_row_groups == 1
     columns = [metadata.row_group(0).column(c) for c in range(3)]
     assert all(column.bloom_filter_offset is None for column in columns)
+
+
+def test_only_values_that_repeat_are_in_dictionaries(tmp_path: pathlib.Path) -> None:
+    columns: dict[str, tuple[pa.DataType, list[Any], bool]] = {
+        "id": (pa.int64(), list(range(5000)), False),
+        "price": (pa.decimal128(12, 2), list(range(5000)), False),
+        "text": (pa.string(), [f"text {i}" for i in range(5000)], False),
+        "place": (pa.string(), [f"place {i % 500}" for i in range(5000)], True),
+        "at": (pa.timestamp("us"), [i // 50 for i in range(5000)], True),
+        "rare": (pa.int64(), [i if i % 1000 == 0 else None for i in range(5000)], False),
+        "absent": (pa.string(), [None] * 5000, True),
+        "uuid": (pa.uuid(), [i.to_bytes(16) for i in range(5000)], False),
+        "tags": (pa.list_(pa.string()), [[f"tag {i}"] for i in range(5000)], True),
+    }
+    rows = pa.table({name: pa.array(v, t) for name, (t, v, _) in columns.items()})
+    ids = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(rows.schema))
+    path = tmp_path / "rows.parquet"
+    with ParquetModel().create_writer(PyArrowFileIO().new_output(str(path)), ids, {}) as writer:
+        writer.write(rows)
+    assert pq.read_table(path).equals(rows)
+    group = pq.read_metadata(path).row_group(0)
+    parts = [group.column(c) for c in range(group.num_columns)]
+    found = {part.path_in_schema.split(".")[0]: part.has_dictionary_page for part in parts}
+    assert found == {name: repeats for name, (_, _, repeats) in columns.items()}
+
+
+def test_pages_are_limited_by_bytes_unless_a_table_limits_their_rows(
+    tmp_path: pathlib.Path,
+) -> None:
+    rows = pa.table({"id": pa.array(range(100_000), pa.int64())})
+
+    def written_bytes(properties: dict[str, str]) -> int:
+        path = tmp_path / "rows.parquet"
+        properties = {"write.parquet.compression-codec": "uncompressed", **properties}
+        output = PyArrowFileIO().new_output(str(path))
+        with ParquetModel().create_writer(output, SCHEMA.select("id"), properties) as writer:
+            writer.write(rows)
+        assert pq.read_table(path).equals(rows)
+        return int(pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size)
+
+    whole = written_bytes({})
+    for limit in ("0", "many", "1e300"):
+        assert whole == written_bytes({"write.parquet.page-row-limit": limit})
+    for limit in ("1000", "0.5"):
+        assert written_bytes({"write.parquet.page-row-limit": limit}) > whole + 99 * 10
