@@ -476,7 +476,7 @@ def _may_hold(column: Type, member: Type, encoding: Encoding) -> bool:
     """Whether the decoder accepts at least some of a field's values for a column."""
     spellings = dict(encoding.options).get("spellings", "")
     match column, member:
-        case (Unsupported(), _) | (_, Unsupported()):
+        case (Unsupported(), _) | (_, Unsupported()) | (types.JSON, _):
             return True
         case (types.BIGINT, types.INTEGER) | (types.DOUBLE, types.REAL):
             return True

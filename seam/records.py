@@ -243,8 +243,9 @@ def fields_to(part: str, encoding: Encoding, columns: Sequence[Field]) -> tuple[
 
 def _require_decodable(columns: Sequence[Field]) -> None:
     for column in columns:
-        if types.contains(column.type, types.JSON) or types.contains(column.type, types.UNKNOWN):
-            stored = "variant" if types.holds_variant(column.type) else str(column.type)
+        is_variant = types.holds_variant(column.type)
+        if is_variant or types.contains(column.type, types.UNKNOWN):
+            stored = "variant" if is_variant else str(column.type)
             raise SeamlineError(
                 NOT_SUPPORTED,
                 f"records cannot fill the column {column.name}, which is stored as {stored}",

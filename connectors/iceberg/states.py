@@ -66,7 +66,9 @@ def table_state(name: tuple[str, ...], table: PyTable, last: _Made | None = None
         name=name,
         uuid=str(metadata.table_uuid),
         properties=dict(metadata.properties),
-        schemas={s.schema_id: table_schema(s, mapping) for s in metadata.schemas},
+        schemas={
+            s.schema_id: table_schema(s, mapping, metadata.properties) for s in metadata.schemas
+        },
         current_schema_id=metadata.current_schema_id,
         snapshots=_snapshots(metadata, last),
         refs={

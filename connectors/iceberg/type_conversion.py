@@ -1,11 +1,16 @@
-"""Converts Iceberg's types and schemas to ours, and back."""
+"""Converts Iceberg's types and schemas to ours, and back.
+
+Iceberg has no type json: such a column is a string there, and a property of the table lists the ids
+of these fields.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pyiceberg import types as iceberg
@@ -14,6 +19,7 @@ from pyiceberg.table.name_mapping import MappedField, NameMapping
 
 from seamline.connectors.iceberg.foreign_metadata import VariantType
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
+from seamline.seam.encoding import Path
 from seamline.seam.table import TableSchema
 from seamline.sql import types
 from seamline.sql.types import Field, Type
@@ -46,16 +52,81 @@ _TO_ICEBERG: Mapping[Type, iceberg.IcebergType] = {
 }
 
 
-def table_schema(schema: Schema, mapping: NameMapping | None = None) -> TableSchema:
+JSON_FIELDS = "seamline.json-fields"
+"""The property that lists the ids of fields of type json, in a table over a topic."""
+
+
+def table_schema(
+    schema: Schema,
+    mapping: NameMapping | None = None,
+    properties: Mapping[str, str] = MappingProxyType({}),
+) -> TableSchema:
     """Converts an Iceberg schema to ours.
 
     Args:
         schema: The schema.
         mapping: The table's name mapping; the further names of a field become its aliases, under
             which records written before a rename still reach it.
+        properties: The table's properties, which say which of its strings are JSON.
     """
     names = {} if mapping is None else _names_by_id(mapping.root)
-    return TableSchema(schema.schema_id, tuple(_field(f, names) for f in schema.fields))
+    fields = tuple(_field(f, names) for f in schema.fields)
+    jsons = frozenset(properties.get(JSON_FIELDS, "").split(",")) - {""}
+    return TableSchema(schema.schema_id, tuple(_with_json(f, jsons) for f in fields))
+
+
+def json_fields(schema: Schema, added: Mapping[Path, Type], before: str = "") -> dict[str, str]:
+    """Returns the property that tells fields of type json from strings; none if there are none.
+
+    Args:
+        schema: The table's schema, in which they are strings.
+        added: The types of the new columns and fields, by path.
+        before: The value of the property before.
+    """
+    ids = [before] if before else []
+    for path, type_ in added.items():
+        if types.contains(type_, types.JSON):
+            field = schema.find_field(".".join(path))
+            ids += _json_ids(type_, field.field_type, field.field_id)
+    return {JSON_FIELDS: ",".join(ids)} if ids else {}
+
+
+def _json_ids(type_: Type, stored: iceberg.IcebergType, field_id: int) -> Iterator[str]:
+    """Yields the ids of what is json in a type, at any depth."""
+    match type_, stored:
+        case types.JSON, _:
+            yield str(field_id)
+        case types.Row(fields), iceberg.StructType():
+            inside = {field.name: field for field in stored.fields}
+            for field in fields:
+                own = inside[field.name]
+                yield from _json_ids(field.type, own.field_type, own.field_id)
+        case types.Array(element), iceberg.ListType():
+            yield from _json_ids(element, stored.element_type, stored.element_id)
+        case types.Map(key, value), iceberg.MapType():
+            yield from _json_ids(key, stored.key_type, stored.key_id)
+            yield from _json_ids(value, stored.value_type, stored.value_id)
+
+
+def _with_json(field: Field, ids: Collection[str]) -> Field:
+    return dataclasses.replace(field, type=_json_at(field.type, field.field_id, ids))
+
+
+def _json_at(type_: Type, field_id: int, ids: Collection[str]) -> Type:
+    """Returns a type whose strings with these ids are JSON."""
+    match type_:
+        case _ if not ids:
+            return type_
+        case types.VARCHAR if str(field_id) in ids:
+            return types.JSON
+        case types.Row(fields):
+            return types.Row(tuple(_with_json(field, ids) for field in fields))
+        case types.Array(element, element_id):
+            return dataclasses.replace(type_, element=_json_at(element, element_id, ids))
+        case types.Map(key, value, key_id, value_id):
+            key, value = _json_at(key, key_id, ids), _json_at(value, value_id, ids)
+            return dataclasses.replace(type_, key=key, value=value)
+    return type_
 
 
 def _names_by_id(fields: list[MappedField]) -> dict[int, list[str]]:
@@ -153,6 +224,15 @@ def to_schema(
 def storable(type_: Type) -> Type:
     """Returns the column type that stores values of a query's type: times to the microsecond."""
     return types.changed(type_, _to_the_microsecond)
+
+
+def stored_as_text(columns: Collection[Field]) -> tuple[Field, ...]:
+    """Returns the columns of a table over a topic as Iceberg has them: json is a string."""
+    return tuple(dataclasses.replace(c, type=types.changed(c.type, _text)) for c in columns)
+
+
+def _text(type_: Type) -> Type:
+    return types.VARCHAR if type_ == types.JSON else type_
 
 
 def representable(type_: Type) -> Type:

@@ -14,7 +14,7 @@ from pyiceberg.types import PrimitiveType
 
 from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
-from seamline.connectors.iceberg.type_conversion import to_schema
+from seamline.connectors.iceberg.type_conversion import stored_as_text, to_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.kafka.formats.spelling import ACCEPTING_MORE, Spelling
@@ -221,9 +221,13 @@ def _add(table: IcebergTable, binding: TopicBinding | None, change: AddColumn) -
         )
     (field,) = tables.fields_of([column])
     _check(table, binding, within, lambda fields: (*fields, field))
-    type_ = to_schema((field,)).fields[0].field_type
+    stored = (field,) if binding is None else stored_as_text((field,))
+    type_ = to_schema(stored).fields[0].field_type
+    path = (*within, field.name)
     commits.change_schema(
-        table, lambda update: update.add_column((*within, field.name), type_, doc=field.comment)
+        table,
+        lambda update: update.add_column(path, type_, doc=field.comment),
+        added={path: field.type},
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
-from seamline.connectors.iceberg.type_conversion import storable, to_schema
+from seamline.connectors.iceberg.type_conversion import storable, stored_as_text, to_schema
 from seamline.connectors.kafka.formats.all_formats import FORMATS
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.infer import Inferred
@@ -152,7 +152,7 @@ def create(connections: Connections, definition: TableDefinition, deadline: Dead
     spec = DecoderSpec.of(binding, stored)
     Decoder(spec, schemas)
     notes = tuple(inferring.notes(definition, spec, seen, inferred, schemas))
-    schema = to_schema(all_columns, definition.primary_key)
+    schema = to_schema(stored_as_text(all_columns), definition.primary_key)
     start = _start_offsets(connections, definition, bounds, deadline)
     table = connections.catalog(definition.name.catalog).create(
         definition.name.path,

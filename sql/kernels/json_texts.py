@@ -69,7 +69,11 @@ def whole(text: str) -> str:
 
 
 def canonical(value: Json) -> str:
-    """Returns the canonical text of a value, as in type json: numbers keep their digits."""
+    """Returns the canonical text of a value, as in type json: numbers keep their digits.
+
+    Raises:
+        ValueError: A number has an exponent that no decimal has.
+    """
     return write(_each_number(value, _exact), ordered=True)
 
 
@@ -79,7 +83,10 @@ def doubled(value: Json) -> Json:
 
 
 def _exact(number: Number) -> Number:
-    exact = decimal.Decimal(number)
+    try:
+        exact = decimal.Decimal(number)
+    except decimal.InvalidOperation:
+        raise ValueError(f"the exponent of {number[:40]} is too large") from None
     return Number(abs(exact) if exact == 0 else exact)
 
 

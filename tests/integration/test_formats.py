@@ -143,6 +143,87 @@ def test_a_key_of_another_type_is_an_error_by_name(
         assert read_everywhere(stack, gateway, f"{name}_{policy}", "v, id") == wanted
 
 
+DOCUMENTS: dict[str, str] = {
+    '{"z": [1.50, -0, 1e3], "a": {"é": null}}': '{"a":{"é":null},"z":[1.50,0,1E+3]}',
+    '"x"': '"x"',
+    "12345678901234567890123": "12345678901234567890123",
+    "null": "null",
+    "[ ]": "[]",
+}
+"""JSON as it is written in a record, and what a column of type json has."""
+
+
+@pytest.mark.prove
+@pytest.mark.usefixtures("tier_engine")
+@pytest.mark.parametrize("version", [2, 3])
+def test_columns_of_type_json(
+    stack: Stack, gateway: Gateway, connection: seamline.Connection, name: str, version: int
+) -> None:
+    stack.create_topic(name, 1)
+    rows(
+        connection,
+        f"CREATE TABLE {name} (id bigint, doc json, r row(a json, b array(json)),"
+        f" m map(varchar, json)) WITH (topic = '{name}', format_version = {version})",
+    )
+    members = [f'"doc":{d},"r":{{"a":{d},"b":[{d}]}},"m":{{"k":{d}}}' for d in DOCUMENTS]
+    stack.produce(name, [f'{{{m},"id":{i}}}'.encode() for i, m in enumerate(members)])
+    stack.produce(name, [b'{"id":5}'])
+    found = read_everywhere(stack, gateway, name, "id, doc, r")
+    assert found == [
+        *((i, d, {"a": d, "b": [d]}) for i, d in enumerate(DOCUMENTS.values())),
+        (5, None, None),
+    ]
+    for engine in ("duckdb", "spark"):
+        held = gateway.rows(f"SELECT m FROM {name} ORDER BY id", engine)
+        assert held == [*(({"k": d},) for d in DOCUMENTS.values()), (None,)]
+        for condition, wanted in {
+            "doc = JSON 'null'": [3],
+            "doc IS NULL": [5],
+            "doc = JSON '\"x\"'": [1],
+            "json_extract_scalar(doc, '$.z[0]') = '1.50'": [0],
+            "json_array_length(m['k']) = 0": [4],
+        }.items():
+            sql = f"SELECT id FROM {name} WHERE {condition}"
+            assert gateway.rows(sql, engine) == [(i,) for i in wanted], (engine, condition)
+
+
+@pytest.mark.prove
+def test_columns_of_type_json_are_added_renamed_and_written(
+    stack: Stack, gateway: Gateway, connection: seamline.Connection, name: str
+) -> None:
+    stack.create_topic(name, 1)
+    stack.create_table(name, "id bigint, doc json, r row(a json, b array(json))")
+    values = """(1, JSON '{"b": 1}', ROW(NULL, ARRAY[JSON '2']))"""
+    assert rows(connection, f"INSERT INTO {name} VALUES {values}") == [(1,)]
+    error = refused(connection, f"INSERT INTO {name} VALUES (1, NULL, ROW(NULL, ARRAY[NULL]))")
+    assert "would be read back as something else" in str(error)
+    rows(connection, f"ALTER TABLE {name} RENAME COLUMN doc TO body")
+    rows(connection, f"ALTER TABLE {name} ADD COLUMN more row(x json)")
+    rows(connection, f"ALTER TABLE {name} ADD COLUMN r.c json")
+    stack.produce(name, [b'{"id":2,"doc":{"c":[{}]},"more":{"x":[1]},"r":{"c":{"d":null}}}'])
+    stack.wait_for_markers(name)
+    assert read_everywhere(stack, gateway, name, "id, body, r, more") == [
+        (1, '{"b":1}', {"a": None, "b": ["2"], "c": None}, None),
+        (2, '{"c":[{}]}', {"a": None, "b": None, "c": '{"d":null}'}, {"x": "[1]"}),
+    ]
+    described = {row[0]: row[1] for row in rows(connection, f"DESCRIBE {name}")}
+    assert described.items() >= {
+        ("body", "json"),
+        ("r", "row(a json, b array(json), c json)"),
+        ("more", "row(x json)"),
+    }
+    ((text,),) = rows(connection, f"SHOW CREATE TABLE {name}")
+    assert "body json" in str(text)
+    rows(connection, f"CREATE TABLE {name}_like (LIKE {name}) WITH (topic = '{name}')")
+    assert rows(connection, f"DESCRIBE {name}_like")[1][:2] == ("body", "json")
+    error = refused(connection, f"CREATE TABLE {name}_v (v variant) WITH (topic = '{name}')")
+    assert error.code.name == "NOT_SUPPORTED"
+    stack.produce(name, [b'{"id":3,"doc":{"d":1,"d":2}}'])
+    error = refused(connection, f"SELECT * FROM {name}")
+    assert error.code.name == "BAD_RECORD"
+    assert "body: the key 'd' appears twice" in str(error)
+
+
 # --- With a schema registry ----------------------------------------------------------------------
 
 

@@ -170,6 +170,15 @@ KINDS = {
     "uuid": Kind(
         "uuid", st.uuids().map(str), str, *named("string", f"{DEBEZIUM}.data.Uuid", "string")
     ),
+    "json": Kind(
+        "json",
+        st.sampled_from(["null", '{"a":[1.50,null],"b":"x"}', '"x"', "17"]),
+        lambda text: f" {text} ",
+        *named("string", f"{DEBEZIUM}.data.Json", "string"),
+    ),
+    "number as json": Kind(
+        "json", st.integers(0, 9).map(str), int, {"type": "int64"}, {"type": "long"}
+    ),
     "text": Kind("varchar", st.text("ä1\"'"), str, {"type": "string"}, {"type": "string"}),
     "bytes": Kind("varbinary", st.binary(max_size=3), bytes, BYTES, BYTES),
     "number": Kind(
@@ -511,6 +520,7 @@ def test_the_schema_beside_values_says_which_columns_there_are(name: str) -> Non
     assert len(found.notes) == (name == "variable"), found.notes
     others = {"variable": "row(scale integer, value varbinary)", "decimal": "decimal(38,2)"}
     others |= {"connect_millis": "timestamp(6) with time zone"}
+    others |= {"json": "varchar", "number as json": "bigint"}
     assert [str(column.type) for column in found.columns] == [
         "bigint",
         others.get(name, kind.column),

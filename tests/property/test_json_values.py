@@ -21,7 +21,9 @@ from support.examples import PART, examples
 
 from seamline.connectors.kafka.formats.infer import infer_json
 from seamline.connectors.kafka.formats.json_values import WORD, JsonDocuments, JsonValues
+from seamline.connectors.kafka.formats.text_values import TextValues
 from seamline.sql import types
+from seamline.sql.kernels import json_texts
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
 
 SCALARS: tuple[Type, ...] = (
@@ -355,6 +357,53 @@ def test_the_keys_of_a_map_are_there_and_differ(type_: Type, text: str, expected
     found = {0: bad[0][: len(expected)]} if bad else array.to_pylist()[0]
     assert found == ({0: expected} if isinstance(expected, str) else expected)
     assert array[1].as_py() == []
+
+
+DOCUMENTS = st.recursive(
+    ODD | st.text(max_size=3).map(json.dumps),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: f"[{' , '.join(items)}]")
+        | st.dictionaries(st.sampled_from(["b", "a", "\u00e9"]), inner, max_size=3).map(
+            lambda pairs: "{" + ",".join(f"{json.dumps(k)}: {v}" for k, v in pairs.items()) + "}"
+        )
+    ),
+    max_leaves=4,
+)
+
+
+@examples(400, derandomize=True)
+@given(DOCUMENTS)
+def test_a_column_of_type_json_holds_whatever_json_has(text: str) -> None:
+    pairs: list[list[tuple[str, Any]]] = []
+
+    def read(given: list[tuple[str, Any]]) -> dict[str, Any]:
+        pairs.append(given)
+        return dict(given)
+
+    try:
+        meant = json.loads(
+            text,
+            parse_float=decimal.Decimal,
+            parse_int=decimal.Decimal,
+            object_pairs_hook=read,
+            parse_constant=lambda word: json.loads(""),  # JSON has no such number
+        )
+        is_good = all(len(dict(given)) == len(given) for given in pairs)
+        json.dumps(meant, ensure_ascii=False, default=str).encode()  # no half of a surrogate pair
+    except ValueError:
+        is_good = False
+    record = f'{{"c":{text},"r":{{"c":{text}}}}}'.encode()
+    columns = (Field("c", types.JSON), Field("r", Row((Field("c", types.JSON),))))
+    (array, row), bad = JsonValues(columns).decode([record, b"{}"])
+    assert (not bad) == is_good
+    assert array[1].as_py() is None
+    if is_good:
+        found = array[0].as_py()
+        assert found == row[0].as_py()["c"] == json_texts.parsed(found)
+        assert json.loads(found, parse_float=decimal.Decimal, parse_int=decimal.Decimal) == meant
+        for one in (JsonDocuments(columns[0]), TextValues(columns[0])):
+            (whole,), bad = one.decode([text.encode(), None])
+            assert (whole.to_pylist(), bad) == ([found, None], {})
 
 
 @pytest.mark.parametrize("end", ["", "\n"])

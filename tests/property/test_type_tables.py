@@ -37,6 +37,7 @@ from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.kafka.formats.spelling import SPELLINGS
 from seamline.gateway.commands.tables import parse_fields
 from seamline.sql import types
+from seamline.sql.kernels.json_texts import parsed
 from seamline.sql.types import Decimal, Field, Type, to_arrow
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "tables.md"
@@ -280,6 +281,12 @@ def stored(arrays: Sequence[pa.Array]) -> list[pa.Array]:
 def means(value: Any, found: Any, type_: Type, spelling: str) -> bool:
     """Whether what is in a column is the value, in a column of that type."""
     match value, type_:
+        case _, types.JSON:
+            content = json.loads(found)
+            if isinstance(value, str) and not isinstance(content, str):
+                return bool(content == json.loads(value))
+            text = content if isinstance(content, str) else found
+            return found == parsed(found) and means(value, text, types.VARCHAR, "json_text")
         case _, types.VARCHAR if spelling == "json_text" and found in ("{}", "5", "x"):
             return True  # a message without fields, or a union's value without its row
         case decimal.Decimal(), types.VARBINARY:
@@ -339,10 +346,11 @@ def means(value: Any, found: Any, type_: Type, spelling: str) -> bool:
 @pytest.mark.prove
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: f"{s.format} {s.name}")
 def test_what_a_column_accepts_is_what_was_written(source: Source) -> None:
-    accepted = [type_ for type_ in (*TYPES, source.inferred) if type_ is not None]
+    accepted = [type_ for type_ in (*TYPES, types.JSON, source.inferred) if type_ is not None]
     cases = list(itertools.product(accepted, ("", *spellings(source))))
     arrays = {case: decoded(source, *case) for case in cases}
     full = {case: array for case, array in arrays.items() if array is not None}
+    assert {(types.JSON, spelling) for spelling in ("", *spellings(source))} <= full.keys()
     for ((type_, spelling), array), read in zip(
         full.items(), stored(list(full.values())), strict=True
     ):
@@ -389,7 +397,8 @@ def _tables() -> Iterator[str]:
         "Which columns hold all values of a type, as far as their own range and digits go. Other "
         "columns hold some of them or none; the others are bad records. `row(x …)` stands for rows "
         "with the same fields, `array` and `map` for those of fitting items. Whole numbers are "
-        "timestamps in milliseconds, or in the unit of a [spelling](#formats)."
+        "timestamps in milliseconds, or in the unit of a [spelling](#formats). A column of type "
+        "[json](#json-values) holds all values of all types."
     )
     for format_, title in _TITLES.items():
         yield f"\n| {title} | inferred | also held by | with a spelling |\n|---|---|---|---|"

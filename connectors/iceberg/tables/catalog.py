@@ -71,6 +71,7 @@ from seamline.connectors.iceberg.states import States, table_state
 from seamline.connectors.iceberg.tables.earlier_metadata import EarlierMetadata
 from seamline.connectors.iceberg.tables.scan import FileTask, ScanPlanner
 from seamline.connectors.iceberg.tables.view_store import PROPERTY, ViewStore
+from seamline.connectors.iceberg.type_conversion import json_fields
 from seamline.connectors.places import TablePlaces
 from seamline.connectors.protocols.catalogs import Outline, Outlines
 from seamline.connectors.protocols.hot_logs import HotLog
@@ -452,7 +453,8 @@ class IcebergCatalog:
             order: How it is sorted.
             properties: Its properties.
             boundary: Where it begins.
-            columns: The columns that had other names before, with those names.
+            columns: Its columns, with the names that they had before; those of type json are
+                strings in the schema. May be empty if there is nothing of either.
 
         Raises:
             SeamlineError: TABLE_EXISTS, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
@@ -494,7 +496,7 @@ class IcebergCatalog:
                 identifier, schema, partition_spec=spec, sort_order=order, properties=properties
             )
             commit = prepare_boundary(table, boundary)
-            updates = (*commit.updates, _name_mapping(table, columns))
+            updates = (*commit.updates, _column_properties(table, columns))
             self.pyiceberg.commit_table(table, commit.requirements, updates)
             return self.pyiceberg.load_table(identifier)
         transaction = self.pyiceberg.create_table_transaction(
@@ -504,7 +506,7 @@ class IcebergCatalog:
             transaction,
             lambda staged: (
                 *prepare_boundary(staged, boundary).updates,
-                _name_mapping(staged, columns),
+                _column_properties(staged, columns),
             ),
         )
         try:
@@ -676,6 +678,9 @@ def _bytes_of(outline: Outline) -> int:
     return _OUTLINE_BYTES + sum(_COLUMN_BYTES + 10 * len(text) for text in texts)
 
 
-def _name_mapping(table: PyTable, columns: Sequence[Field]) -> SetPropertiesUpdate:
-    mapping = text_of(named_mapping(table.metadata.schema(), columns))
-    return SetPropertiesUpdate(updates={TableProperties.DEFAULT_NAME_MAPPING: mapping})
+def _column_properties(table: PyTable, columns: Sequence[Field]) -> SetPropertiesUpdate:
+    """Returns the properties that say what Iceberg's schema does not: names of before, and JSON."""
+    schema = table.metadata.schema()
+    mapping = text_of(named_mapping(schema, columns))
+    jsons = json_fields(schema, {(column.name,): column.type for column in columns})
+    return SetPropertiesUpdate(updates={TableProperties.DEFAULT_NAME_MAPPING: mapping, **jsons})

@@ -38,6 +38,7 @@ from seamline.connectors.iceberg.schema_changes import (
     with_former_names,
 )
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
+from seamline.connectors.iceberg.type_conversion import JSON_FIELDS, json_fields
 from seamline.errors import (
     COMMIT_CONFLICT,
     INVALID_TABLE_DEFINITION,
@@ -47,8 +48,10 @@ from seamline.errors import (
 )
 from seamline.seam.binding import PROPERTY_PREFIX
 from seamline.seam.boundary import TAG, Boundary
+from seamline.seam.encoding import Path
 from seamline.seam.evolution import Change, KnowColumn
 from seamline.seam.history_checks import require
+from seamline.sql.types import Type
 
 T = TypeVar("T")
 ATTEMPTS = 8
@@ -288,8 +291,9 @@ def change_schema(
     table: IcebergTable,
     change: Callable[[UpdateSchema], object],
     known: Sequence[Change] = (),
+    added: Mapping[Path, Type] = MappingProxyType({}),
 ) -> None:
-    """Changes the columns of a table, and its name mapping with them.
+    """Changes the columns of a table, and what its properties say of them.
 
     A unified table that another writer created may lack a mapping. It gets one, so that records
     still reach a column under the name it had.
@@ -298,6 +302,7 @@ def change_schema(
         table: The table.
         change: Adds the changes to a schema update.
         known: Changes, some of which may be further names for the mapping.
+        added: The types of new columns, by path.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION if the change is not possible, COMMIT_CONFLICT.
@@ -313,6 +318,10 @@ def change_schema(
                 change(update)
             if any(isinstance(one, KnowColumn) for one in known):
                 _know(transaction, schema_id, known)
+            before = table.state.properties.get(JSON_FIELDS, "")
+            jsons = json_fields(transaction.table_metadata.schema(), added, before)
+            if jsons:
+                transaction.set_properties(jsons)
     except (ValueError, ValidationError) as error:
         raise SeamlineError(INVALID_TABLE_DEFINITION, str(error)) from error
 

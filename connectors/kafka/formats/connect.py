@@ -365,6 +365,10 @@ def _written(node: Node | None, type_: Type, path: str) -> _Written | None:
             carrier = types.BIGINT
         case "string", _ if node.logical and tree_values.is_local(type_):
             carrier = types.VARCHAR
+        case "string", types.JSON if node.logical == "json":
+            carrier = types.VARCHAR
+        case _, types.JSON:  # null is the schema's, as in Avro
+            return _Written(type_, lambda text: None if text == "null" else text)
         case "bytes", Decimal() if node.logical == "decimal":  # or a number, if it is told to
             carrier = Unscaled(scale=int(node.attributes["scale"]))
         case _:

@@ -85,6 +85,7 @@ class Decoder:
                 spec.schema_of(part),
                 dict(encoding.options),
                 self.watch if part == VALUE else None,
+                is_wrapped=bool(encoding.envelope),
             )
             for part in (VALUE, KEY)
         }

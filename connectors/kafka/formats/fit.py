@@ -36,6 +36,7 @@ _OTHERS: tuple[Type, ...] = (
     types.TIMESTAMP,
     types.TIMESTAMP_TZ,
     types.VARCHAR,
+    types.JSON,
 )
 """Tried in this order, the narrowest first."""
 _TIMESTAMPS = (types.TIMESTAMP, types.TIMESTAMP_TZ)

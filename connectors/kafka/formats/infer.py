@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from seamline.connectors.kafka.formats.json_values import NOT_FINITE, Number, is_text_of
+from seamline.connectors.kafka.formats.json_values import NOT_FINITE, is_text_of
 from seamline.connectors.kafka.formats.not_objects import not_objects
 from seamline.connectors.kafka.formats.spelling import (
     JSON_TEXT,
@@ -31,6 +31,7 @@ from seamline.connectors.kafka.formats.spelling import (
 from seamline.errors import INFERENCE_FAILED, SeamlineError
 from seamline.seam.encoding import KEY, Encoding, Path
 from seamline.sql import coercion, columns, types
+from seamline.sql.kernels.json_texts import Number
 from seamline.sql.types import Array, Field, Row, Type
 
 _DAY = r"\d{4}-\d{2}-\d{2}"
@@ -98,9 +99,8 @@ def infer_json(values: Sequence[bytes | None], spelling: Spelling = PLAIN) -> In
         raise SeamlineError(
             INFERENCE_FAILED,
             several.problem,
-            hint="State the columns, without this one or with one of these types; on_error = "
-            f"'null' or 'skip' then handles the others. With spellings = ARRAY['{JSON_TEXT}'] it "
-            "is a varchar with its JSON text.",
+            hint="State the columns, with this one as json, which holds both. With "
+            f"spellings = ARRAY['{JSON_TEXT}'] it is a varchar with its JSON text.",
         )
     unknown = tuple(_unknown(merged, ()))
     notes = tuple(_notes(merged, ()))

@@ -10,8 +10,8 @@ is finite, or NaN, Infinity and -Infinity, as bare words or in strings), decimal
 a string, never rounded); strings for varchar, date, time (ISO 8601), uuid and varbinary (base64);
 ISO 8601 strings or whole milliseconds since the epoch for timestamps, with no digits beyond
 microseconds, and a time zone only where the column has one; objects for rows and for maps; arrays
-for arrays. A key that is absent is null; a key without a column is ignored. A tombstone or the word
-null gives a row of nulls.
+for arrays; anything for json, where the word null is JSON's own. A key that is absent is null; a
+key without a column is ignored. A tombstone or the word null gives a row of nulls.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ from seamline.connectors.kafka.formats.spelling import (
     Spelling,
 )
 from seamline.sql import types
+from seamline.sql.kernels import json_texts
+from seamline.sql.kernels.json_texts import Number
 from seamline.sql.slices import list_like
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
 
@@ -173,23 +175,17 @@ class JsonDocuments:
         bad: dict[int, str] = {}
         for index, value in enumerate(values):
             try:
-                parsed = None if value is None else parse(value)
-                converted.append(
-                    exact(parsed, self._column.type, self._column.name, self._spelling)
-                )
+                converted.append(None if value is None else self._value(parse(value)))
             except (ValueError, RecursionError) as error:
                 converted.append(None)
                 bad[index] = str(error)
         return [pa.array(converted, types.to_arrow(self._column.type))], bad
 
+    def _value(self, parsed: Any) -> Any:
+        return exact(parsed, self._column.type, self._column.name, self._spelling)
+
 
 # --- Exact values --------------------------------------------------------------------------------
-
-
-class Number(str):
-    """A JSON number with a fraction or an exponent, as it is written."""
-
-    __slots__ = ()
 
 
 class _MinusZero(int):
@@ -284,11 +280,10 @@ def _member(record: _Object, field: Field, path: str, spelling: Spelling) -> Any
             raise ValueError(f"{path}{name}: appears twice")
         if record[name] is not None:
             return exact(record[name], field.type, here, spelling)
-    if not present and field.write_default is not None:
-        return field.write_default
-    if field.required:
+    null = exact(None, field.type, here, spelling) if present else field.write_default
+    if null is None and field.required:
         raise ValueError(f"{here}: null, but the column is required")
-    return None
+    return null
 
 
 def exact(value: Any, type_: Type, path: str, spelling: Spelling = PLAIN) -> Any:
@@ -298,7 +293,7 @@ def exact(value: Any, type_: Type, path: str, spelling: Spelling = PLAIN) -> Any
         ValueError: naming the path and what was found there.
     """
     if value is None:
-        return None
+        return _JSON_NULL if type_ == types.JSON and spelling.json_nulls else None
     if isinstance(type_, Row):
         if not isinstance(value, _Object):
             raise _unlike(value, type_, path)
@@ -524,6 +519,36 @@ def _unscaled(value: Any, type_: Type, path: str) -> bytes:
     return unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
 
 
+_JSON_NULL = "null"
+"""JSON's null, which is a value of type json; what is absent is the column's null."""
+
+
+def _json(value: Any, type_: Type, path: str) -> str:
+    """Returns the text that json_parse makes of it; refuses what that would change."""
+    _require_exact(value, type_, path)
+    try:
+        return json_texts.canonical(value)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _require_exact(value: Any, type_: Type, path: str) -> None:
+    match value:
+        case _Object():
+            if value.twice:
+                raise ValueError(f"{path}: the key {min(value.twice)!r} appears twice")
+            for key, item in value.items():
+                _string(key, type_, path)
+                _require_exact(item, type_, path)
+        case list():
+            for item in value:
+                _require_exact(item, type_, path)
+        case str() if not isinstance(value, Number):
+            _string(value, type_, path)
+        case float():  # the bare words NaN, Infinity, -Infinity
+            raise _unlike(value, type_, path)
+
+
 _UUID_TEXT = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 
 
@@ -630,6 +655,7 @@ _EXACT: dict[Any, Callable[[Any, Type, str], Any]] = {
     types.REAL: _double,
     types.DOUBLE: _double,
     types.VARCHAR: _string,
+    types.JSON: _json,
     types.DATE: _date,
     types.TIME: _time,
     types.TIMESTAMP: _timestamp,

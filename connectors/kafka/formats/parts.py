@@ -41,6 +41,7 @@ class Setting:
         schema: The text of the one schema that the table itself names.
         options: Options of formats, by name.
         watch: Checks the schemas that parts were written with, if any.
+        is_wrapped: Whether values wrap rows of a database, in an envelope.
     """
 
     part: str = VALUE
@@ -48,11 +49,13 @@ class Setting:
     schema: str | None = None
     options: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     watch: SchemaWatch | None = dataclasses.field(default=None, hash=False)
+    is_wrapped: bool = False
 
     @property
     def spelling(self) -> Spelling:
         """Which ways of writing values are accepted."""
-        return Spelling.of(self.options.get("spellings", ""))
+        spelling = Spelling.of(self.options.get("spellings", ""))
+        return dataclasses.replace(spelling, json_nulls=not self.is_wrapped)
 
 
 class PartDecoder(Protocol):

@@ -107,6 +107,8 @@ class Spelling:
         whole_numbers: Whether whole numbers may have a point or an exponent.
         infinite_times: Whether PostgreSQL's `infinity` is the greatest date or timestamp, and
             `-infinity` the least.
+        json_nulls: Whether null in a record is JSON's null in a column of type json, as in an
+            event, rather than the null of a database's column.
     """
 
     epoch: str = "millis"
@@ -118,6 +120,7 @@ class Spelling:
     iso_times: bool = False
     whole_numbers: bool = False
     infinite_times: bool = False
+    json_nulls: bool = True
 
     @classmethod
     def of(cls, words: str) -> Spelling:

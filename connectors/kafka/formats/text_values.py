@@ -1,7 +1,7 @@
 """Converts text to a value of a column, for the format `string` and the fields of `csv`.
 
 For each type, text means what it means inside JSON strings, and numbers and booleans are written as
-in JSON. Text for a row, an array or a map is JSON.
+in JSON. Text for a row, an array, a map or json is JSON.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ def value_of_text(text: str, type_: Type, path: str, spelling: Spelling = PLAIN)
         return _WORDS[text.lower()]
     if type_ in (types.INTEGER, types.BIGINT) and _WHOLE.fullmatch(text):
         return json_values.exact(int(text), type_, path)
+    if type_ == types.JSON:
+        return _json(text, path)
     if type_ in _NUMBERS or any(True for _ in children(type_)):
         try:
             parsed = json_values.parse(text.encode())
@@ -80,3 +82,11 @@ def value_of_text(text: str, type_: Type, path: str, spelling: Spelling = PLAIN)
             parsed = text
         return json_values.exact(parsed, type_, path, spelling)
     return json_values.exact(text, type_, path, spelling.of_times)
+
+
+def _json(text: str, path: str) -> object:
+    try:
+        parsed = json_values.parse(text.encode())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return json_values.exact(parsed, types.JSON, path)

@@ -17,7 +17,7 @@ from seamline.connectors.kafka.formats.trees import Node, is_type_name, own_rows
 from seamline.seam.evolution import matched
 from seamline.sql import types
 from seamline.sql.slices import list_like
-from seamline.sql.types import Array, Field, Map, Row, Type, to_arrow
+from seamline.sql.types import Array, Field, Json, Map, Row, Type, to_arrow
 
 Convert: TypeAlias = Callable[[pa.Array], pa.Array]
 """Makes an array of a column; raises ValueError when the exact path must decide."""
@@ -48,7 +48,7 @@ def converter(node: Node, type_: Type, one_by_one: OneByOne) -> Convert:
         case "map", Map(types.VARCHAR, value):
             assert node.inner is not None
             return _map(converter(node.inner, value, one_by_one), to_arrow(type_))
-    if node.kind in ("record", "array", "map") or isinstance(type_, Row | Array | Map):
+    if node.kind in ("record", "array", "map") or isinstance(type_, Row | Array | Map | Json):
         raise NotFastError
     convert = leaf(node, type_)
     if convert is not None:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import base64
 import datetime
-import json
 import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from seamline.connectors.kafka.formats.json_values import Number
 from seamline.connectors.kafka.formats.spelling import dumped
-from seamline.connectors.kafka.formats.trees import Node, type_of, untagged
+from seamline.connectors.kafka.formats.trees import PLAIN_NUMBER, Node, type_of, untagged
 from seamline.sql import types
+from seamline.sql.kernels import json_texts
+from seamline.sql.kernels.json_texts import Number
 from seamline.sql.types import Decimal, Type, Varbinary
 
 Convert: TypeAlias = Callable[[Any], Any]
@@ -28,14 +28,34 @@ OfLeaf: TypeAlias = Callable[[Node, Type], Convert]
 _EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - for both kinds of timestamps
 
 
-def texts(node: Node, of_leaf: OfLeaf, *, is_json: bool = False) -> Convert:
-    """Returns a function that makes text of a value; it raises ValueError for a bad value.
+def texts(node: Node, of_leaf: OfLeaf) -> Convert:
+    """Returns a function that makes text of a value, for a varchar: JSON, unless it is text itself.
+
+    The function raises ValueError for a bad value.
 
     Args:
         node: The schema.
         of_leaf: Converts the leaves.
-        is_json: Whether text is in quotes, as in JSON, also where it is all there is.
     """
+    plain = _plain(node, of_leaf)
+
+    def text(value: Any) -> str | None:
+        written = plain(value)
+        if written is None or (isinstance(written, str) and not isinstance(written, Number)):
+            return written
+        return dumped(written, Number)
+
+    return text
+
+
+def jsons(node: Node, of_leaf: OfLeaf) -> Convert:
+    """Returns a function that makes a value of type json of a value; arguments as for `texts`."""
+    plain = _plain(node, of_leaf)
+    return lambda value: json_texts.canonical(plain(value))
+
+
+def _plain(node: Node, of_leaf: OfLeaf) -> Convert:
+    """Returns a function that makes of a value what JSON has: objects, lists, numbers, texts."""
     leaves: dict[Node, Convert] = {}
 
     def plain(value: Any, node: Node) -> Any:
@@ -57,22 +77,24 @@ def texts(node: Node, of_leaf: OfLeaf, *, is_json: bool = False) -> Convert:
             leaves[node] = _leaf(node, of_leaf)
         return leaves[node](value)
 
-    def text(value: Any) -> str | None:
-        written = plain(value, node)
-        if written is None or (isinstance(written, str) and type(written) is str and not is_json):
-            return written
-        return dumped(written, Number)
-
-    return text
+    return lambda value: plain(value, node)
 
 
 def _leaf(node: Node, of_leaf: OfLeaf) -> Convert:
-    type_ = type_of(node) or types.VARCHAR
+    is_number = PLAIN_NUMBER in node.attributes
+    type_ = Decimal(20, 0) if is_number else type_of(node) or types.VARCHAR
     convert = of_leaf(node, type_)
     if node.logical == "json":
-        return lambda value: json.loads(convert(value), parse_float=Number)
+        return lambda value: _parsed(convert(value))
     write = _writer(type_)
     return lambda value: write(convert(value))
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json_texts.parse(text)
+    except ValueError:
+        raise ValueError(f"not JSON: {text[:40]!r}") from None
 
 
 def _writer(type_: Type) -> Convert:

@@ -25,7 +25,7 @@ from seamline.connectors.kafka.formats.spelling import (
     Spelling,
     whole_micros,
 )
-from seamline.connectors.kafka.formats.tree_json import texts
+from seamline.connectors.kafka.formats.tree_json import jsons, texts
 from seamline.connectors.kafka.formats.trees import (
     VARIABLE_DECIMAL,
     Node,
@@ -62,6 +62,8 @@ def _converter(node: Node, type_: Type, path: str) -> Convert:
     match node.kind, type_:
         case "null", _:
             return lambda _: None
+        case _, types.JSON:
+            return jsons(node, lambda leaf, own: converter(leaf, own, path))
         case kind, types.VARCHAR if node.spelling.json_text and (
             kind not in _TEXTS or node.logical == "decimal"
         ):

@@ -72,9 +72,12 @@ _CONNECT = {
     "io.debezium.time.IsoTimestamp": "iso-timestamp",
     "io.debezium.time.ZonedTimestamp": "zoned-timestamp",
     "io.debezium.data.Uuid": "uuid",
+    "io.debezium.data.Json": "json",
 }
 TYPE_NAME = "@type"
 """The field with the name of a record's type, unless a record has such a field itself."""
+PLAIN_NUMBER = "plain-number"
+"""The attribute of an integer that is a time only in a column that is a timestamp."""
 VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 """A record that is a decimal: its scale, and its unscaled value."""
 
@@ -215,6 +218,7 @@ def spelt(root: Node, spelling: Spelling) -> Node:
         is_plain = node.kind in ("int", "long") and node.logical not in _OF_TIME
         if is_plain and spelling.epoch != "millis":
             node.logical = f"timestamp-{spelling.epoch}"
+            node.attributes = {**node.attributes, PLAIN_NUMBER: True}
         node.spelling = spelling
     return root
 

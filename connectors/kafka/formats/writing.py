@@ -350,8 +350,8 @@ def _whole(place: int, field: Field, format_: str, key_bytes: KeyBytes) -> _Make
         if isinstance(value, str) and format_ in _TEXTS:
             return value.encode()
         if format_ in JSON:
-            text = json.dumps(value) if isinstance(value, str) else _dumped(convert(value))
-            return text.encode()
+            text = convert(value)
+            return (json.dumps(text) if isinstance(text, str) else _dumped(text)).encode()
         content = key_bytes(value, format_)
         if content is None:
             raise SeamlineError(
@@ -388,8 +388,8 @@ def _not_made(what: str) -> SeamlineError:
 # --- JSON ----------------------------------------------------------------------------------------
 
 
-class _Number:
-    """A number in its original digits, which the standard library's JSON would round."""
+class _Written:
+    """JSON text to be written as it is: a value of type json, or all digits of a number."""
 
     __slots__ = ("text",)
 
@@ -399,7 +399,7 @@ class _Number:
 
 def _dumped(value: Any) -> str:
     match value:
-        case _Number():
+        case _Written():
             return value.text
         case dict():
             pairs = (f"{_dumped(str(name))}:{_dumped(item)}" for name, item in value.items())
@@ -413,7 +413,7 @@ def _converter(type_: Type) -> Callable[[Any], Any]:
     """Returns a function that converts a value to one of JSON's."""
     match type_:
         case Decimal():
-            return lambda value: None if value is None else _Number(format(value, "f"))
+            return lambda value: None if value is None else _Written(format(value, "f"))
         case Varbinary():
             return lambda value: None if value is None else base64.b64encode(value).decode()
         case Array(element):
@@ -425,17 +425,25 @@ def _converter(type_: Type) -> Callable[[Any], Any]:
                 None if value is None else {_key_text(keys(k)): items(v) for k, v in value}
             )
         case Row(fields):
-            parts = [(field.name, _converter(field.type)) for field in fields]
+            parts = [(f.name, _converter(f.type), f.type == types.JSON) for f in fields]
             return lambda value: (
-                None if value is None else {name: convert(value[name]) for name, convert in parts}
+                None
+                if value is None
+                else {
+                    name: convert(value[name])
+                    for name, convert, is_json in parts
+                    if not is_json or value[name] is not None  # else it would be JSON's null
+                }
             )
+        case types.JSON:
+            return lambda value: None if value is None else _Written(value)
         case types.REAL | types.DOUBLE:
             return _floating
     return _scalar
 
 
 def _key_text(value: Any) -> str:
-    if isinstance(value, _Number):
+    if isinstance(value, _Written):
         return value.text
     return value if isinstance(value, str) else json.dumps(value)
 
