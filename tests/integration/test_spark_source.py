@@ -11,12 +11,16 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from support.captured import CapturedUsers
 from support.gateway import Gateway
+from support.live import canonical
 from support.stack import Stack
 
 from seamline.connectors.spark.splits import Options, Table
@@ -32,26 +36,28 @@ import json, sys
 from pyspark.sql import SparkSession
 import seamline.spark
 
-url, table, mode, where, given, wanted, condition = sys.argv[1:]
+url, tables, mode, where, given, wanted, condition = sys.argv[1:]
 spark = (
     SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     .config("spark.sql.session.timeZone", "UTC").config("spark.sql.shuffle.partitions", "2")
     .getOrCreate()
 )
 seamline.spark.register(spark)
-options = {"url": url, "table": table, **json.loads(given)}
-if mode == "batch":
-    rows = spark.read.format("seamline").options(**options).load()
-else:
-    stream = spark.readStream.format("seamline").options(**options).load()
-    query = (
-        stream.writeStream.format("parquet").option("path", where + "/rows")
-        .option("checkpointLocation", where + "/checkpoint").trigger(availableNow=True).start()
-    )
-    query.awaitTermination()
-    rows = spark.read.parquet(where + "/rows")
-for row in rows.where(condition).selectExpr(*wanted.split(", ")).toJSON().collect():
-    print("ROW " + row)
+for number, table in enumerate(json.loads(tables)):
+    options = {"url": url, "table": table, **json.loads(given)}
+    if mode == "batch":
+        rows = spark.read.format("seamline").options(**options).load()
+    else:
+        stream = spark.readStream.format("seamline").options(**options).load()
+        target = f"{where}/{number}"
+        query = (
+            stream.writeStream.format("parquet").option("path", target + "/rows")
+            .option("checkpointLocation", target + "/checkpoint").trigger(availableNow=True).start()
+        )
+        query.awaitTermination()
+        rows = spark.read.parquet(target + "/rows")
+    for row in rows.where(condition).selectExpr(*wanted.split(", ")).toJSON().collect():
+        print("ROW " + json.dumps([number, json.loads(row)]))
 """
 
 
@@ -59,21 +65,30 @@ WANTED = "id, price, tag, at, item, _kafka_partition, _kafka_offset"
 
 
 def read(
+    gateway: Gateway, name: str, mode: str, where: pathlib.Path, *how: str, **options: str
+) -> list[dict[str, Any]]:
+    """The rows of a table, by id; see `read_all`."""
+    (rows,) = read_all(gateway, [name], mode, where, *how, **options)
+    return sorted(rows, key=lambda row: row["id"])
+
+
+def read_all(
     gateway: Gateway,
-    name: str,
+    names: Sequence[str],
     mode: str,
     where: pathlib.Path,
     wanted: str = WANTED,
     condition: str = "TRUE",
     **options: str,
-) -> list[dict[str, Any]]:
+) -> list[list[dict[str, Any]]]:
+    """The rows of each table, read by one session; a null has no entry."""
     script = where / "reader.py"
     script.write_text(READER, encoding="utf-8")
     environment = {n: v for n, v in os.environ.items() if not n.startswith("SPARK_")}
     environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    arguments = [gateway.url, name, mode, str(where), json.dumps(options), wanted, condition]
+    named = [json.dumps(list(names)), mode, str(where), json.dumps(options), wanted, condition]
     done = subprocess.run(
-        [sys.executable, str(script), *arguments],
+        [sys.executable, str(script), gateway.url, *named],
         env=environment,
         capture_output=True,
         text=True,
@@ -81,8 +96,12 @@ def read(
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    rows = [json.loads(line[4:]) for line in done.stdout.splitlines() if line.startswith("ROW ")]
-    return sorted(rows, key=lambda row: row["id"])
+    rows: list[list[dict[str, Any]]] = [[] for _ in names]
+    for line in done.stdout.splitlines():
+        if line.startswith("ROW "):
+            number, row = json.loads(line[4:])
+            rows[number].append(row)
+    return rows
 
 
 def records(ids: range) -> list[dict[str, Any]]:
@@ -164,6 +183,67 @@ def test_upserts_are_read_as_rows_and_followed_as_changes(
     assert followed() == [(id_, text, text is None) for id_, text in happened]
     with pytest.raises(AssertionError, match=r"(?s)NOT_SUPPORTED.*option\(\\?\"changes"):
         read(gateway, name, "stream", tmp_path, "id, text")
+
+
+def capture(stack: Stack, topic: str, captured: CapturedUsers, count: int) -> None:
+    """Writes what happens to a database to a topic of one partition."""
+    changes = list(captured.happen(count))
+    keys = [key for key, _, _ in changes]
+    stack.produce(topic, [value for _, value, _ in changes], partition=0, keys=keys)
+
+
+def tiered_here(stack: Stack, name: str) -> None:
+    """Tiers a table in this process."""
+    stack.tier_engine = "local"
+    try:
+        stack.tier(name)
+    finally:
+        stack.tier_engine = "spark"
+
+
+SOURCES = ("mongodb", "debezium_mongodb", "dms", "goldengate", "qlik", "qlik_data")
+
+
+@pytest.mark.prove
+def test_changes_of_any_source_are_the_same_on_spark(
+    stack: Stack, gateway: Gateway, name: str, tmp_path: pathlib.Path
+) -> None:
+    tables, databases = {}, {}
+    for envelope in SOURCES:
+        topic = tables[envelope] = f"{name}_{envelope}"
+        databases[envelope] = CapturedUsers(random.Random(len(envelope)), envelope)
+        stack.create_topic(topic, 1)
+        options: dict[str, Any] = {"mode": "changelog", "envelope": envelope}
+        options |= {"primary_key": ("id",), "spellings": ("text_numbers",), "topic": topic}
+        for own_name in (topic, f"{topic}_here"):
+            stack.create_table(own_name, "id bigint, name varchar, score integer", **options)
+        for count in (20, 20):  # the second batch replaces rows of the first
+            capture(stack, topic, databases[envelope], count)
+            stack.tier(topic)
+            tiered_here(stack, f"{topic}_here")
+        rows = canonical(databases[envelope].rows())
+        for own_name in (topic, f"{topic}_here"):
+            cold = gateway.rows(f'SELECT id, name, score FROM "{own_name}$cold"', "duckdb")
+            assert canonical(cold) == rows, envelope
+        capture(stack, topic, databases[envelope], 20)
+    columns = "id, name, score"
+    found = read_all(gateway, [*tables.values()], "batch", tmp_path, columns)
+    for (envelope, table), read_rows in zip(tables.items(), found, strict=True):
+        rows = canonical(databases[envelope].rows())
+        on_spark = [tuple(map(row.get, columns.split(", "))) for row in read_rows]
+        assert canonical(on_spark) == rows, envelope
+        answer = gateway.rows(f"SELECT {columns} FROM {table}", "duckdb")
+        assert canonical(answer) == rows, envelope
+    every = " UNION ALL ".join(f"SELECT '{e}', {columns} FROM {t}" for e, t in tables.items())
+    assert canonical(gateway.rows(every, "spark")) == canonical(
+        [(envelope, *row) for envelope, database in databases.items() for row in database.rows()]
+    )
+    columns += ", _kafka_deleted, _kafka_offset"
+    found = read_all(gateway, [*tables.values()], "stream", tmp_path, columns, changes="true")
+    for (envelope, table), read_rows in zip(tables.items(), found, strict=True):
+        streamed = [tuple(map(row.get, columns.split(", "))) for row in read_rows]
+        changes = gateway.rows(f'SELECT {columns} FROM "{table}$changes"', "duckdb")
+        assert canonical(streamed) == canonical(changes), envelope
 
 
 @pytest.mark.soak

@@ -193,7 +193,7 @@ class Stack:
         values: Iterable[Any],
         *,
         partition: int | None = None,
-        keys: Sequence[str] | None = None,
+        keys: Sequence[str | bytes | None] | None = None,
         headers: Sequence[list[tuple[str, bytes | None]] | None] | None = None,
     ) -> None:
         """Produces values (bytes, None, or anything as JSON) and waits for all acks."""
