@@ -132,6 +132,14 @@ def _condition(scan: Scan) -> str | None:
     return predicates.describe(scan.predicate) if scan.predicate is not None else None
 
 
+def _needed_types(scan: Scan) -> str | None:
+    """Returns the condition on types under which records are decoded, if there is one."""
+    decoder = scan.facts.decoder
+    narrowed = decoder.narrowed(scan.tail_predicate) if decoder is not None else None
+    needed = narrowed.needed_types if narrowed is not None else None
+    return None if needed is None else predicates.describe(needed)
+
+
 def _rows(scan: Scan) -> int:
     cold = scan.files.rows if scan.files is not None else 0
     return cold + sum(len(r) for r in scan.hot_ranges)
@@ -148,6 +156,7 @@ def _asked_json(scan: Scan) -> dict[str, Any]:
 
 def _scan_json(scan: Scan, plan: PhysicalPlan) -> dict[str, Any]:
     files, seam, partial = scan.files, scan.seam, plan.partial
+    needed = _needed_types(scan)
     return {
         "snapshot_id": seam.cold.snapshot_id,
         "files": len(files.files) if files is not None else 0,
@@ -158,6 +167,7 @@ def _scan_json(scan: Scan, plan: PhysicalPlan) -> dict[str, Any]:
         "end": seam.end.to_json(),
         "reads": {str(r.partition): [r.start, r.end_exclusive] for r in scan.hot_ranges},
         "pruned_by": list(scan.pruned_by),
+        **({"needed_types": needed} if needed is not None else {}),
         **({"boundary_trust": seam.cold.trust} if seam.cold.trust else {}),
         **({"gaps": [gap.to_json() for gap in seam.log.gaps]} if seam.log.gaps else {}),
         **({"earlier_logs": seam.cold.earlier_logs} if seam.cold.earlier_logs else {}),
@@ -228,6 +238,9 @@ def _hot(scan: Scan) -> str:
         text += f", {cached:,} cached here"
     if scan.facts.as_of is not None:
         text += f", as of {scan.facts.as_of.isoformat()}"
+    needed = _needed_types(scan)
+    if needed is not None:
+        text += f", records of types with {needed}"
     if scan.pruned_by:
         text += f", pruned by {', '.join(scan.pruned_by)}"
     return text

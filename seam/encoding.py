@@ -25,6 +25,8 @@ Path: TypeAlias = tuple[str, ...]
 VALUE = "value"
 KEY = "key"
 HEADER = "header"
+TYPE_NAME = "@type"
+"""The field with the name of a record's type, unless a record has such a field itself."""
 LOG_PARTS = ("headers", "partition", "offset", "timestamp", "timestamp_type", "topic")
 """What the log itself knows about a record; these parts cannot be bad and cannot be written."""
 

@@ -14,12 +14,22 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.seam.binding import TopicBinding
-from seamline.seam.encoding import Encoding, Path, Source, digest, parse, parse_sources
+from seamline.seam.encoding import (
+    TYPE_NAME,
+    VALUE,
+    Encoding,
+    Path,
+    Source,
+    digest,
+    parse,
+    parse_sources,
+)
 from seamline.seam.evolution import Watch, dropped_columns
 from seamline.seam.options import POLICIES
 from seamline.seam.table import TableState
 from seamline.sql import columns as names
-from seamline.sql import types
+from seamline.sql import predicates, types
+from seamline.sql.predicates import Predicate
 from seamline.sql.types import Field, Row, arrow_field
 
 
@@ -41,6 +51,8 @@ class DecoderSpec:
             compares the schemas.
         keys_are_placed: Whether the owner vouches for the partition of each key, in a topic of
             several partitions.
+        needed_types: The condition on the names of types under which a reader needs the rows of
+            records, if there is one; see `narrowed`.
         takes_truncates: Whether a record may remove all rows whose records are older: those of a
             change log in a topic with one partition, whose offsets say which are older.
         hidden: How many of the last columns the table itself does not have: the deletion marker,
@@ -61,6 +73,7 @@ class DecoderSpec:
     watch: Watch | None = None
     keys_are_placed: bool = False
     takes_truncates: bool = False
+    needed_types: Predicate | None = None
     errors_of: DecoderSpec | None = None
 
     def __post_init__(self) -> None:
@@ -103,6 +116,41 @@ class DecoderSpec:
                 TOKEN_EXPIRED, f"the {part}s of topic {self.topic} were read with another schema"
             )
         return text
+
+    @property
+    def type_column(self) -> str | None:
+        """The column that holds the name of each record's type, if there is one.
+
+        In an upsert table a record of any type may hide a row of another, so there is none.
+        """
+        encoding = self.encoding
+        if self.primary_key or self.errors_of is not None or encoding.value not in _TYPED:
+            return None
+        named = encoding.columns_of(Source(VALUE, (TYPE_NAME,)))
+        for column in self.columns:
+            # a column that was renamed to it may be another field of earlier records
+            is_own = column.name == TYPE_NAME and not column.aliases
+            is_type = is_own if not encoding.names(column.name) else (column.name,) in named
+            if is_type and column.type == types.VARCHAR:
+                return column.name
+        return None
+
+    def narrowed(self, predicate: Predicate | None) -> DecoderSpec:
+        """Returns the spec for a reader that needs only rows for which a predicate is true.
+
+        Records whose type says that it is not true of their rows are left out before they are
+        decoded, so it does not matter whether they are bad. Those whose type is not known are not.
+        """
+        column = self.type_column
+        about = predicates.about(predicate, column) if column is not None else None
+        if about is None or predicates.holds(about, None):  # bad records become rows of nulls
+            return self
+        return dataclasses.replace(self, needed_types=about)
+
+    def needs(self, type_name: str | None) -> bool:
+        """Whether records of a type are needed; None if the type is not known."""
+        needed = self.needed_types
+        return needed is None or type_name is None or predicates.holds(needed, type_name)
 
     @classmethod
     def of(
@@ -166,6 +214,8 @@ class DecoderSpec:
         return Places.of(self.encoding, self.stored)
 
 
+_TYPED = frozenset({"avro", "protobuf"})
+"""Formats whose values have types with names."""
 _ERRORS = str(
     Encoding(
         "raw", sources=parse_sources(f"{p} = {p}" for p in ("partition", "offset", "timestamp"))

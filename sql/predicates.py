@@ -11,8 +11,9 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import decimal
-from collections.abc import Iterator
-from typing import TypeAlias
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from seamline.sql.quoting import quoted_text
 
@@ -111,6 +112,49 @@ def columns(predicate: Predicate | None) -> frozenset[str]:
             return frozenset({predicate.column})
 
 
+def about(predicate: Predicate | None, column: str) -> Predicate | None:
+    """Returns what a predicate says of one column alone; None if it says nothing of it.
+
+    Wherever the predicate is true, this one is, too.
+    """
+    match predicate:
+        case None:
+            return None
+        case And(parts):
+            said = [part for part in (about(part, column) for part in parts) if part is not None]
+            return conjunction(*said) if said else None
+        case Or(parts):
+            ways = tuple(way for way in (about(part, column) for part in parts) if way is not None)
+            return Or(ways) if len(ways) == len(parts) else None
+        case _:
+            return predicate if predicate.column == column else None
+
+
+def holds(predicate: Predicate, value: Value | None) -> bool:
+    """Whether a predicate about one column is true of a value of that column's type, or of null."""
+    match predicate:
+        case And(parts):
+            return all(holds(part, value) for part in parts)
+        case Or(parts):
+            return any(holds(part, value) for part in parts)
+        case IsNull(_, negated):
+            return negated is (value is not None)
+        case In(_, values):
+            return value in values
+        case StartsWith(_, prefix):
+            return isinstance(value, str) and value.startswith(prefix)
+        case Comparison(_, symbol, other):
+            return value is not None and _COMPARED[symbol](value, other)
+
+
+_COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 _NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 

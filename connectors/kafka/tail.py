@@ -31,6 +31,8 @@ class TailOrigin:
         looked_up: Segments used of which only a few rows were, found by the order of a column.
         spilled: Segments used that are on disk.
         offsets_read: Offsets read from the log for this statement alone.
+        of_other_types: Records read from the log that were not decoded, as they are of types that
+            the statement does not need.
         note: Why the table's follower could not supply everything; empty when it did.
     """
 
@@ -39,6 +41,7 @@ class TailOrigin:
     looked_up: int = 0
     spilled: int = 0
     offsets_read: int = 0
+    of_other_types: int = 0
     note: str = ""
 
 
@@ -90,7 +93,7 @@ def read_tail(
     """Reads and decodes the ranges.
 
     Every record is decoded completely, whichever columns are wanted: whether it is bad must not
-    depend on the query.
+    depend on them. Only records whose types the spec rules out are not decoded.
 
     Args:
         log: The cluster.
@@ -111,7 +114,7 @@ def read_tail(
     decoder = decoder_of(spec, schemas_of(log, deadline))
     kept = kept_columns(spec, names)
     batches = []
-    records = size = skipped = 0
+    records = size = skipped = of_other_types = 0
     looked = Looked(ranges if spec.primary_key else ())
     for raw in log.read(spec.topic, ranges, isolation, deadline, epochs=epochs):
         records += len(raw)
@@ -126,8 +129,10 @@ def read_tail(
         add_bytes(more)
         decoded = decoder.decode(raw)
         skipped += decoded.skipped
+        of_other_types += decoded.of_other_types
         batches.append(decoded.rows.select(kept))
-    origin = TailOrigin(offsets_read=sum(len(r) for r in ranges))
+    offsets_read = sum(len(r) for r in ranges)
+    origin = TailOrigin(offsets_read=offsets_read, of_other_types=of_other_types)
     rows = table_of(batches, spec, kept)
     return Tail(rows, records, size, skipped, origin=origin, seen=looked.seen)
 

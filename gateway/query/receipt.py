@@ -168,5 +168,6 @@ def _origin(tail: Tail) -> dict[str, Any]:
         "segments_looked_up": origin.looked_up,
         "segments_on_disk": origin.spilled,
         "offsets_read": origin.offsets_read,
+        "records_of_other_types": origin.of_other_types,
         "note": origin.note or None,
     }

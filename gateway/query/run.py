@@ -310,7 +310,7 @@ def _rows(tail: Tail) -> pa.Table | SpilledTail:
 def _source(tail: TailRead) -> TailSource:
     seam = tail.seam
     return TailSource(
-        seam.log.cluster, seam.log.topic, tail.ranges, seam.log.isolation, tail.decoder
+        seam.log.cluster, seam.log.topic, tail.ranges, seam.log.isolation, tail.log_decoder
     )
 
 

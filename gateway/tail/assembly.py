@@ -45,11 +45,14 @@ def _rows_of(file: TailFile, kept: Sequence[str], schema: pa.Schema) -> pa.Recor
 
 
 def first_bad(slices: Sequence[Slice], spec: DecoderSpec) -> SeamlineError | None:
-    """Returns the error of the first bad record in the slices, under the policy `fail`."""
+    """Returns the error of the first bad record in the slices, under the policy `fail`.
+
+    A record whose type the spec rules out does not count, as it is not even read from the log.
+    """
     for part in slices:
-        bad = part.first_bad
+        bad = next((entry for entry in part.bad if spec.needs(entry.type)), None)
         if bad is not None:
-            return bad_record(spec.topic, part.segment.range.partition, *bad)
+            return bad_record(spec.topic, part.segment.range.partition, bad.offset, bad.reason)
     return None
 
 
@@ -93,6 +96,7 @@ def assemble(
         looked_up=sum(rows is not None for rows in few),
         spilled=len(files),
         offsets_read=rest.origin.offsets_read if rest is not None else 0,
+        of_other_types=rest.origin.of_other_types if rest is not None else 0,
     )
     return Tail(
         rows=pa.concat_tables([rows, rest.rows]) if rest is not None else rows,

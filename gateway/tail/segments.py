@@ -2,8 +2,8 @@
 
 A segment represents every record that the isolation level shows in [start, end_exclusive) of one
 partition, decoded with all columns by the one decoder. A segment alone provides what `read_tail`
-returns for such a range: the rows, how many records there were, which were left out, and the first
-bad one. Slicing goes by position and copies nothing. A slice keeps its whole segment alive, so the
+returns for such a range: the rows, how many records there were, which were left out, and the bad
+ones. Slicing goes by position and copies nothing. A slice keeps its whole segment alive, so the
 owner of slices must hold references to their segments (see `store`).
 """
 
@@ -13,14 +13,15 @@ import bisect
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.protocols.raw_records import RawBatch, joined
+from seamline.connectors.protocols.raw_records import RawBatch, joined, part_of
 from seamline.connectors.shared_memory import shared_memory
 from seamline.gateway.tail.lookups import positions
 from seamline.gateway.tail.source import RowSource
@@ -28,6 +29,14 @@ from seamline.gateway.tail.statistics import Statistics
 from seamline.seam.offsets import OffsetRange
 from seamline.sql.columns import OFFSET, PARTITION
 from seamline.sql.predicates import Predicate
+
+
+class BadRecord(NamedTuple):
+    """A bad record: its offset, why it is bad, and its type if that is known."""
+
+    offset: int
+    reason: str
+    type: str | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +48,7 @@ class Segment:
         range: The offsets it covers; markers and gaps among them have no rows.
         records: The number of records, including those that were left out.
         value_bytes: Bytes of their values.
-        bad: Offset and reason of each bad record, under the policy `fail`.
+        bad: The bad records, under the policy `fail`.
         skipped: Offsets of the records left out under the policy `skip`.
         rows: The rows; None when they are in a file.
         file: The file; None while the rows are in memory.
@@ -52,7 +61,7 @@ class Segment:
     range: OffsetRange
     records: int
     value_bytes: int
-    bad: tuple[tuple[int, str], ...]
+    bad: tuple[BadRecord, ...]
     skipped: tuple[int, ...]
     rows: pa.RecordBatch | None
     file: pathlib.Path | None
@@ -163,11 +172,10 @@ class Slice:
         )
 
     @property
-    def first_bad(self) -> tuple[int, str] | None:
-        """Offset and reason of the first bad record of the part, under the policy `fail`."""
-        return next(
-            (entry for entry in self.segment.bad if self.start <= entry[0] < self.end_exclusive),
-            None,
+    def bad(self) -> Iterator[BadRecord]:
+        """The bad records of the part, under the policy `fail`."""
+        return (
+            entry for entry in self.segment.bad if self.start <= entry.offset < self.end_exclusive
         )
 
 
@@ -192,7 +200,7 @@ def build(source: RowSource, decoder: Decoder, batch: RawBatch, covers: OffsetRa
         covers: The offsets read to get them.
     """
     rows, bad = decoder.decode_all(batch)
-    return _segment(source, batch, covers, shared_memory().place(rows), bad)
+    return _segment(source, decoder, batch, covers, shared_memory().place(rows), bad)
 
 
 def build_all(
@@ -221,7 +229,7 @@ def build_all(
             own = {i - first: bad[i] for i in range(first, first + len(batch)) if i in bad}
             part = rows.slice(start, end - start)
             copied = pa.concat_batches([part, part.slice(0, 0)])  # without those of the others
-            segments[covers.partition] = _segment(source, batch, covers, copied, own)
+            segments[covers.partition] = _segment(source, decoder, batch, covers, copied, own)
             first += len(batch)
     return [
         segments.get(covers.partition) or build(source, decoder, batch, covers)
@@ -231,20 +239,24 @@ def build_all(
 
 def _segment(
     source: RowSource,
+    decoder: Decoder,
     batch: RawBatch,
     covers: OffsetRange,
     rows: pa.RecordBatch,
     bad: Mapping[int, str],
 ) -> Segment:
     policy = source.decoder.on_error
-    at = sorted((int(batch.offsets[index]), reason) for index, reason in bad.items())
+    indices = sorted(bad)
+    types = decoder.types_of(part_of(batch, indices)) if bad and policy == "fail" else ()
+    at = [int(batch.offsets[index]) for index in indices]
+    reasons = [bad[index] for index in indices]
     return Segment(
         source=source,
         range=covers,
         records=len(batch),
         value_bytes=sum(map(len, filter(None, batch.values))),
-        bad=tuple(at) if policy == "fail" else (),
-        skipped=tuple(offset for offset, _ in at) if policy == "skip" else (),
+        bad=tuple(map(BadRecord, at, reasons, types)) if policy == "fail" else (),
+        skipped=tuple(at) if policy == "skip" else (),
         rows=rows,
         file=None,
         row_count=rows.num_rows,

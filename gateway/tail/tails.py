@@ -225,7 +225,7 @@ class Tails:
         self, request: TailRead, follower: Follower, slices: CachedSlices, deadline: Deadline
     ) -> Tail:
         rest = None
-        if slices.missing and first_bad(slices.slices, request.decoder) is None:
+        if slices.missing and first_bad(slices.slices, request.log_decoder) is None:
             rest = self._read_log(request, slices.missing, deadline)
         self._check(request, follower, slices, deadline)
         if request.decoder.primary_key:
@@ -243,7 +243,7 @@ class Tails:
         ends = ends_cached(request.ranges, cached.missing)
         if ends:
             follower.confirm(ends, request.asked_at or 0.0, request.seam.log.end_epochs, deadline)
-        bad = first_bad(cached.slices, request.decoder)
+        bad = first_bad(cached.slices, request.log_decoder)
         if bad is not None:
             raise bad
 
@@ -265,7 +265,7 @@ class Tails:
                 log,
                 ranges,
                 seam.log.isolation,
-                request.decoder,
+                request.log_decoder,
                 request.columns,
                 deadline,
                 size_bytes_max=self._size_bytes_max,

@@ -45,6 +45,11 @@ class TailRead:
         return sum(len(r) for r in self.ranges)
 
     @property
+    def log_decoder(self) -> DecoderSpec:
+        """How the records are decoded if they are read from the log for this read alone."""
+        return self.decoder.narrowed(self.predicate)
+
+    @property
     def is_whole(self) -> bool:
         """Whether it covers every record of the seam's tail."""
         return self.predicate is None and self.ranges == self.seam.hot_ranges

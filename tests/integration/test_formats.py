@@ -20,7 +20,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import message_factory
 from support.clients import refused, rows
-from support.gateway import Gateway
+from support.gateway import Gateway, statement_rows
 from support.registered import Registered, registered_stack
 from support.registry import Registry, silent
 from support.stack import Stack
@@ -30,6 +30,7 @@ import seamline
 from seamline.connectors.kafka.formats import protobuf_schema
 from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.spark.splits import Options, Table
+from seamline.errors import BAD_RECORD, SeamlineError
 from seamline.gateway.tiering.application import TieringApplication
 from seamline.gateway.tiering.tables import SparkTables
 
@@ -413,6 +414,67 @@ def test_rows_are_inserted_with_the_registered_schema(
     stack.wait_for_markers(name)
     found = read_everywhere(stack, gateway, name, "id, n, s")
     assert found == [(0, 1, "é"), (1, 2, "")], "all rows of a statement or none"
+
+
+TYPES = """
+[{"type": "record", "name": "shop.Order", "fields": [{"name": "id", "type": "long"}]},
+ {"type": "record", "name": "shop.Payment", "fields": [{"name": "id", "type": "long"}]}]
+"""
+ORDERS = [b"\0" + bytes([2 * id_]) for id_ in range(20)]
+PAYMENTS = [b"\2" + bytes([2 * id_]) for id_ in range(20, 30)]
+
+
+@pytest.mark.prove
+def test_a_condition_on_the_type_reads_no_others(
+    stack: Stack, gateway: Gateway, name: str, tmp_path: pathlib.Path
+) -> None:
+    stack.create_topic(name, 1)
+    for table, on_error in ((name, "fail"), (f"{name}_kept", "skip")):
+        gateway.rows(
+            f"CREATE TABLE {table} (id bigint, kind varchar) WITH (topic = '{name}'"
+            f", format = 'avro', on_error = '{on_error}', value_schema = '{TYPES}'"
+            ", columns_from = ARRAY['kind = value.\"@type\"'])"
+        )
+    stack.produce(name, ORDERS)
+    stack.tier(f"{name}_kept")
+    stack.produce(name, [*PAYMENTS, PAYMENTS[0] + b"no payment"])
+    stack.tier(f"{name}_kept")
+    flags = {**stack.flags, "tail.follow": "false", "limits.duckdb_tail_rows_max": "5"}
+    far = Gateway(stack.configured({**flags, "state_directory": str(tmp_path / "far")}))
+    flags.pop("limits.duckdb_tail_rows_max")
+    direct = Gateway(stack.configured({**flags, "state_directory": str(tmp_path / "direct")}))
+    orders = "SELECT id FROM {} WHERE kind = 'shop.Order' AND id >= 5 ORDER BY id"
+    sql = orders.format(name)
+    rows_ = [(id_,) for id_ in range(5, 20)]
+    try:
+        statement = direct.statement(sql, "duckdb")
+        assert statement_rows(statement) == rows_
+        assert statement.receipt is not None
+        assert statement.receipt["tables"][0]["tail"]["records_of_other_types"] == 11
+        for made, engine in ((gateway, "duckdb"), (gateway, "spark"), (far, "spark")):
+            assert made.rows(sql, engine) == rows_
+        for made in (gateway, direct):
+            plan = "\n".join(line for (line,) in made.rows(f"EXPLAIN {sql}"))
+            assert "records of types with kind = 'shop.Order'" in plan
+        kept = orders.format(f"{name}_kept")
+        assert gateway.rows(kept) == rows_
+        plan = "\n".join(line for (line,) in gateway.rows(f"EXPLAIN {kept}"))
+        assert ", 20 of 30 rows, " in plan  # files of payments only are not read
+
+        for condition in ("TRUE", "kind <> 'shop.Order'", "kind IS NULL"):
+            fails(f"SELECT id FROM {name} WHERE {condition}", gateway, direct)
+        stack.produce(name, [b"\x7f"])  # of no type
+        fails(sql, gateway, direct)
+    finally:
+        far.close()
+        direct.close()
+
+
+def fails(sql: str, *gateways: Gateway) -> None:
+    for gateway in gateways:
+        with pytest.raises(SeamlineError) as caught:
+            gateway.rows(sql)
+        assert caught.value.code is BAD_RECORD
 
 
 def test_a_registry_that_is_gone_is_an_error_by_name(

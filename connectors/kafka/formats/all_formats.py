@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from seamline.connectors.kafka.formats.csv_values import CsvValues
-from seamline.connectors.kafka.formats.framed import FramedValues, Unframed
+from seamline.connectors.kafka.formats.framed import FramedTypes, FramedValues, Unframed
 from seamline.connectors.kafka.formats.json_values import JsonDocuments, JsonValues
 from seamline.connectors.kafka.formats.numbers import int32_values, int64_values
 from seamline.connectors.kafka.formats.parts import Format, PartDecoder, Setting, WholeRecords
@@ -70,7 +70,7 @@ def _string(setting: Setting) -> Format:
 
 
 def _avro(setting: Setting) -> Format:
-    from seamline.connectors.kafka.formats.avro_values import avro_values
+    from seamline.connectors.kafka.formats.avro_values import avro_types, avro_values
 
     def framed(columns: Fields, *, whole: bool) -> PartDecoder:
         make = functools.partial(
@@ -86,18 +86,21 @@ def _avro(setting: Setting) -> Format:
         "avro",
         lambda column: framed((column,), whole=True),
         lambda columns: framed(columns, whole=False),
+        types=FramedTypes(setting, "AVRO", avro_types),
     )
 
 
 def _protobuf(setting: Setting) -> Format:
-    from seamline.connectors.kafka.formats.protobuf_values import ProtobufValues
+    from seamline.connectors.kafka.formats.protobuf_values import ProtobufValues, protobuf_types
+
+    is_framed = setting.schema is None
 
     def framed(columns: Fields, *, whole: bool) -> PartDecoder:
         make = functools.partial(
             ProtobufValues,
             columns=columns,
             whole=whole,
-            is_framed=setting.schema is None,
+            is_framed=is_framed,
             spelling=setting.spelling,
             watch=setting.watch,
         )
@@ -109,6 +112,9 @@ def _protobuf(setting: Setting) -> Format:
         "protobuf",
         lambda column: framed((column,), whole=True),
         lambda columns: framed(columns, whole=False),
+        types=FramedTypes(
+            setting, "PROTOBUF", functools.partial(protobuf_types, is_framed=is_framed)
+        ),
     )
 
 

@@ -18,7 +18,8 @@ import pyruhvro
 
 from seamline.connectors.kafka.formats.avro_depth import check_depth, is_recursive
 from seamline.connectors.kafka.formats.avro_schema import carrier, parsed, self_contained
-from seamline.connectors.kafka.formats.parts import PartDecoder
+from seamline.connectors.kafka.formats.framed import TypeOf
+from seamline.connectors.kafka.formats.parts import PartDecoder, zigzag
 from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.kafka.formats.spelling import PLAIN, Spelling
 from seamline.connectors.kafka.formats.tree_arrow import NotFastError
@@ -59,6 +60,25 @@ def avro_values(
     unfit = watch.meets(record_of(node)) if watch is not None else None
     node = spelt(node, spelling)
     return guarded(TreeDecoder(node, columns, _reader(node), _to_arrow(node), whole=whole), unfit)
+
+
+def avro_types(schema: Schema) -> TypeOf:
+    """Returns what names the types of values of a schema: that of a union's branch comes first.
+
+    Raises:
+        ValueError: the schema cannot be read.
+    """
+    node = parsed(schema)
+    names = [branch.name if branch.kind == "record" else None for branch in node.branches]
+    if node.kind != "union":
+        name = node.name if node.kind == "record" else None
+        return lambda _: name
+
+    def name_of(value: bytes) -> str | None:
+        branch, _ = zigzag(value, 0, "not Avro: it begins with no branch of a union")
+        return names[branch] if 0 <= branch < len(names) else None
+
+    return name_of
 
 
 def avro_writer(schema: Schema) -> tuple[Node, Callable[[Any], bytes]]:

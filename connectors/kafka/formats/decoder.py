@@ -2,10 +2,12 @@
 
 The hot read and the tiering pipeline run this same code, so a row cannot change when it is tiered.
 What a record becomes depends on the record alone, never on the batch it arrives in, on the columns
-a query uses, or on which of a format's code paths handled it. A bad record follows the table's
-policy: `fail` stops with its partition, offset and reason; `null` gives a row of nulls with the
-reason in `_kafka_error`; `skip` leaves it out and counts it. Under `null`, what the log knows about
-the record is kept, and so is what comes from its key when only its value is bad, or vice versa.
+a query uses, or on which of a format's code paths handled it. Only a record whose type a reader
+does not need, and says so before it is decoded, is left out whatever it becomes. A bad record
+follows the table's policy: `fail` stops with its partition, offset and reason; `null` gives a row
+of nulls with the reason in `_kafka_error`; `skip` leaves it out and counts it. Under `null`, what
+the log knows about the record is kept, and so is what comes from its key when only its value is
+bad, or vice versa.
 
 Rows of an upsert table also have a mark that says which of them are deletes. A record is one row,
 unless it changes the key of a row: then it is also a delete, which comes before the row.
@@ -45,10 +47,17 @@ from seamline.sql.types import Field, Row, Varbinary, to_arrow
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decoded:
-    """Decoded rows, and how many records were left out under the policy `skip`."""
+    """Decoded rows, and how many records were left out.
+
+    Attributes:
+        rows: The rows.
+        skipped: Bad records left out under the policy `skip`.
+        of_other_types: Records that were not decoded, as their types are not needed.
+    """
 
     rows: pa.RecordBatch
     skipped: int = 0
+    of_other_types: int = 0
 
 
 class Decoder:
@@ -90,7 +99,9 @@ class Decoder:
             for part in (VALUE, KEY)
         }
         values, keys = (self._tree.parts[part] for part in (VALUE, KEY))
-        self._values = part_reader(format_of(encoding.value, settings[VALUE]), values)
+        format_ = format_of(encoding.value, settings[VALUE])
+        self._values = part_reader(format_, values)
+        self._types_of = format_.types if spec.type_column is not None else None
         self._keys = part_reader(format_of(encoding.key, settings[KEY]), keys)
         self._envelope = ENVELOPES.get(encoding.envelope)
         self._tombstones = Tombstones(spec, values, settings) if spec.primary_key else None
@@ -106,12 +117,29 @@ class Decoder:
             SeamlineError: BAD_RECORD under the policy `fail`; if schemas are watched,
                 SCHEMA_NOT_EVOLVED and SCHEMA_INCOMPATIBLE.
         """
-        rows, bad = self.decode_all(batch, batch_id)
+        needed = self._of_needed_types(batch)
+        rows, bad = self.decode_all(needed, batch_id)
         if bad and self.spec.on_error == "fail":
             first = min(bad)
-            partition, offset = int(batch.partitions[first]), int(batch.offsets[first])
+            partition, offset = int(needed.partitions[first]), int(needed.offsets[first])
             raise bad_record(self.spec.topic, partition, offset, bad[first])
-        return Decoded(rows, len(bad) if self.spec.on_error == "skip" else 0)
+        skipped = len(bad) if self.spec.on_error == "skip" else 0
+        return Decoded(rows, skipped, len(batch) - len(needed))
+
+    def types_of(self, batch: RawBatch) -> Sequence[str | None]:
+        """Returns the name of each record's type, as far as it is known without decoding it."""
+        if self._types_of is None:
+            return [None] * len(batch)
+        return self._types_of(batch.values, batch.headers)
+
+    def _of_needed_types(self, batch: RawBatch) -> RawBatch:
+        """Returns the records but for those whose types are known and not needed."""
+        if self.spec.needed_types is None:
+            return batch
+        batch = without_large(batch)
+        types = self.types_of(batch)
+        is_needed = {name: self.spec.needs(name) for name in set(types)}
+        return part_of(batch, [index for index, name in enumerate(types) if is_needed[name]])
 
     def decode_all(
         self, batch: RawBatch, batch_id: int | None = None

@@ -14,6 +14,7 @@ from seamline.connectors.kafka.formats.confluent import PREFIX_BYTES, id_of
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts, Setting
 from seamline.connectors.kafka.formats.registries import bare, frame
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema, SchemaId
+from seamline.connectors.protocols.raw_records import Headers
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.sql.types import Field, to_arrow
 
@@ -134,6 +135,70 @@ class FramedValues:
                 decoder = f"schema id {schema_id}: {error}"
         self._decoders[schema_id] = decoder
         return decoder
+
+
+TypeOf: TypeAlias = Callable[[bytes], str | None]
+"""Names the type of a value of one schema; None, or a ValueError, if it says none."""
+
+
+class FramedTypes:
+    """Names the types of parts by their schemas; see `TypesOf`.
+
+    Args:
+        setting: Where schemas come from.
+        kind: Their kind.
+        of_schema: Makes what names the types of values of one schema.
+    """
+
+    def __init__(self, setting: Setting, kind: str, of_schema: Callable[[Schema], TypeOf]) -> None:
+        self._setting = setting
+        self._kind = kind
+        self._of_schema = of_schema
+        self._by_id: dict[SchemaId | None, TypeOf] = {}
+
+    def __call__(self, values: Parts, headers: AllHeaders) -> list[str | None]:
+        """Returns the name of each part's type, None for one whose type is not known."""
+        by_id: dict[SchemaId | None, TypeOf] = {}  # an unknown schema is looked up once a batch
+        return [
+            None if value is None else self._name(value, headers[index] if headers else None, by_id)
+            for index, value in enumerate(values)
+        ]
+
+    def _name(
+        self, value: bytes, headers: Headers | None, by_id: dict[SchemaId | None, TypeOf]
+    ) -> str | None:
+        schema_id: SchemaId | None = None
+        payload = value
+        try:
+            if self._setting.schema is None:
+                schema_id, payload = frame(value, headers, self._setting.part, self._kind)
+            if schema_id not in by_id:
+                by_id[schema_id] = self._of(schema_id)
+            return by_id[schema_id](payload)
+        except ValueError:
+            return None
+
+    def _of(self, schema_id: SchemaId | None) -> TypeOf:
+        """Returns what names the types of a schema."""
+        if schema_id in self._by_id:
+            return self._by_id[schema_id]
+        try:
+            if schema_id is None:
+                schema = Schema(self._kind, self._setting.schema or "")
+            else:
+                schema = self._setting.schemas.by_id(schema_id)
+        except ValueError:
+            return _unnamed  # it may be registered later
+        try:
+            type_of = self._of_schema(schema) if schema.kind == self._kind else _unnamed
+        except ValueError:
+            type_of = _unnamed
+        self._by_id[schema_id] = type_of
+        return type_of
+
+
+def _unnamed(_: bytes) -> None:
+    """Names no type."""
 
 
 def _of_one_schema(values: Parts) -> tuple[SchemaId, list[bytes | None]] | None:

@@ -14,8 +14,8 @@ from typing import Any
 from seamline.connectors.kafka.formats.connect import PAYLOAD, SCHEMA
 from seamline.connectors.kafka.formats.json_values import parse
 from seamline.connectors.kafka.formats.parts import Leaf, Parts
-from seamline.connectors.kafka.formats.trees import TYPE_NAME, Node, by_label
-from seamline.seam.encoding import Path
+from seamline.connectors.kafka.formats.trees import Node, by_label
+from seamline.seam.encoding import TYPE_NAME, Path
 from seamline.sql.near import did_you_mean
 from seamline.sql.types import Array, Field, Map, Row, Type, quote
 

@@ -69,6 +69,10 @@ class PartDecoder(Protocol):
         """
 
 
+TypesOf: TypeAlias = Callable[[Parts, AllHeaders], Sequence[str | None]]
+"""Names the types of the records that parts are, without decoding them; None where unknown."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Format:
     """A format of keys or values.
@@ -79,12 +83,14 @@ class Format:
         fields: Makes the decoder of a part that is a record, whose fields are columns by name;
             None if a part is always one value.
         spelling: Which ways of writing values are accepted.
+        types: Names the types of parts; None if nothing but their contents does.
     """
 
     name: str
     whole: Callable[[Field], PartDecoder]
     fields: Callable[[tuple[Field, ...]], PartDecoder] | None = None
     spelling: Spelling = PLAIN
+    types: TypesOf | None = None
 
 
 PRESENCE = Row(())
@@ -295,3 +301,20 @@ class WholeRecords:
             places = dict(zip(there, range(len(there)), strict=True))
             rows = rows.take(pa.array([places.get(i) for i in range(len(values))], pa.int64()))
         return [rows], bad
+
+
+def zigzag(value: bytes, place: int, problem: str) -> tuple[int, int]:
+    """Returns the zigzag varint of at most 35 bits at a position, and the position after it.
+
+    Raises:
+        ValueError: there is none; the problem is its text.
+    """
+    bits = shift = 0
+    while place < len(value) and shift < 35:
+        byte = value[place]
+        place += 1
+        bits |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (bits >> 1) ^ -(bits & 1), place
+    raise ValueError(problem)

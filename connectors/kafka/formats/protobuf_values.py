@@ -18,7 +18,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from seamline.connectors.kafka.formats import protobuf_schema as schemas
-from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts
+from seamline.connectors.kafka.formats.framed import TypeOf
+from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts, zigzag
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.kafka.formats.spelling import MICROS, PLAIN, Spelling, whole_micros
 from seamline.connectors.kafka.formats.tree_decoder import ToArrow, TreeDecoder, is_panic
@@ -34,6 +35,7 @@ from seamline.sql.types import Field, Row, Type, to_arrow
 
 _CONFIG = ptars.PtarsConfig(timestamp_unit="us")
 _FIRST = (0,)
+_NO_PATH = "not Protobuf: no path to its message precedes it"
 Check: TypeAlias = Callable[[pa.Array], None]
 
 
@@ -149,27 +151,33 @@ def message_indexes(value: bytes) -> tuple[tuple[int, ...], int]:
     Raises:
         ValueError: there is no such path.
     """
-    count, place = _number(value, 0)
+    count, place = zigzag(value, 0, _NO_PATH)
     if not 0 <= count <= len(value):
-        raise ValueError("not Protobuf: no path to its message precedes it")
+        raise ValueError(_NO_PATH)
     indexes = []
     for _ in range(count):
-        index, place = _number(value, place)
+        index, place = zigzag(value, place, _NO_PATH)
         indexes.append(index)
     return tuple(indexes) or _FIRST, place
 
 
-def _number(value: bytes, place: int) -> tuple[int, int]:
-    """Returns a zigzag varint, and the position after it."""
-    bits = shift = 0
-    while place < len(value) and shift < 35:
-        byte = value[place]
-        place += 1
-        bits |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return (bits >> 1) ^ -(bits & 1), place
-    raise ValueError("not Protobuf: no path to its message precedes it")
+def protobuf_types(schema: Schema, *, is_framed: bool) -> TypeOf:
+    """Returns what names the types of messages of a schema.
+
+    Args:
+        schema: The schema.
+        is_framed: Whether a path of indexes precedes each; else each is the first message.
+
+    Raises:
+        ValueError: the schema cannot be read.
+    """
+    file = schemas.compiled(schema)
+
+    @functools.cache
+    def name_at(indexes: tuple[int, ...]) -> str:
+        return str(schemas.message_at(file, indexes).full_name)
+
+    return lambda value: name_at(message_indexes(value)[0] if is_framed else _FIRST)
 
 
 def _parsed(make: type[Message], value: bytes) -> Message:

@@ -19,7 +19,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from seamline.connectors.kafka.formats.tree_values import UNITS
-from seamline.connectors.kafka.formats.trees import TYPE_NAME, Node, branch_of, by_label, tagged
+from seamline.connectors.kafka.formats.trees import Node, branch_of, by_label, tagged
+from seamline.seam.encoding import TYPE_NAME
 from seamline.seam.evolution import matched
 from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary

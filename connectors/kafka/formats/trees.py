@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.kafka.formats.spelling import PLAIN, Spelling
+from seamline.seam.encoding import TYPE_NAME
 from seamline.seam.evolution import Alternatives, matched
 from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Unsupported
@@ -74,8 +75,6 @@ _CONNECT = {
     "io.debezium.data.Uuid": "uuid",
     "io.debezium.data.Json": "json",
 }
-TYPE_NAME = "@type"
-"""The field with the name of a record's type, unless a record has such a field itself."""
 PLAIN_NUMBER = "plain-number"
 """The attribute of an integer that is a time only in a column that is a timestamp."""
 VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"

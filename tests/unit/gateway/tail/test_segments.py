@@ -112,14 +112,11 @@ def test_cutting_copies_nothing() -> None:
 def test_bad_records_belong_to_their_offset(scratch: pathlib.Path, on_disk: bool) -> None:
     whole = segment(bad=frozenset({7, 15}))
     whole = spill(whole, scratch) if on_disk else whole
-    first = Slice(whole, 2, 18).first_bad
-    assert first is not None
-    assert first[0] == 7
-    assert first[1].startswith("not JSON")
-    second = Slice(whole, 8, 18).first_bad
-    assert second is not None
-    assert second[0] == 15
-    assert Slice(whole, 8, 15).first_bad is None
+    first, second = Slice(whole, 2, 18).bad
+    assert (first.offset, second.offset) == (7, 15)
+    assert first.reason.startswith("not JSON")
+    assert [entry.offset for entry in Slice(whole, 8, 18).bad] == [15]
+    assert list(Slice(whole, 8, 15).bad) == []
 
 
 def test_records_left_out_are_counted_where_they_were() -> None:
@@ -140,7 +137,7 @@ def test_bad_records_are_rows_of_nulls_under_that_policy() -> None:
     row = Slice(whole, 7, 8).rows.to_pylist()[0]
     assert row["id"] is None
     assert row["_kafka_error"].startswith("not JSON")
-    assert Slice(whole, 2, 18).first_bad is None
+    assert list(Slice(whole, 2, 18).bad) == []
 
 
 @pytest.mark.parametrize("policy", ["fail", "null", "skip"])
