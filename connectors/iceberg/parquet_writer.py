@@ -9,6 +9,7 @@ time.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +31,7 @@ _BLOOM = "write.parquet.bloom-filter-"
 _BLOOM_BYTES_MAX = 1 << 20
 _ANY_ROWS = 1 << 30
 _SAMPLE_ROWS = 1 << 16
-"""The first rows of a file decide which columns repeat their values."""
+"""The first rows of a file show how large they are, and which columns repeat their values."""
 
 
 class ParquetModel(ParquetFormatModel):
@@ -55,23 +56,64 @@ class _Writer(ParquetFormatWriter):
     def write(self, table: pa.Table) -> None:
         """Writes rows; the first decide the size of row groups and filters, and dictionaries."""
         if self._writer is None and table.num_rows:
-            limit = row_group_rows(self._asked, table)
+            sample = table.slice(0, _SAMPLE_ROWS)
+            columns = {name: _Encoded.of(sample.column(name)) for name in table.column_names}
+            row_bytes = sum(c.size_bytes for c in columns.values()) / sample.num_rows
+            limit = row_group_rows(self._asked, row_bytes)
             if limit is not None:
                 self._row_group_size = min(int(self._row_group_size or limit), limit)
             rows = min(int(self._row_group_size or table.num_rows), table.num_rows)
-            filters = bloom_filters(self._asked, table.schema, rows)
+            plain = {name for name, column in columns.items() if not column.is_dictionary}
+            paths = parquet_path_to_id_mapping(self._file_schema)
             self._parquet_writer_kwargs |= {
-                "bloom_filter_options": filters,
+                "bloom_filter_options": bloom_filters(self._asked, table.schema, rows),
                 "max_rows_per_page": _page_rows(self._asked),
-                "use_dictionary": dictionary_columns(self._file_schema, table),
+                "use_dictionary": [path for path in paths if path not in plain],
             }
         super().write(table)
 
 
-def row_group_rows(properties: Mapping[str, str], rows: pa.Table) -> int | None:
-    """Returns how many rows of a size have the bytes of a row group; None if none is asked for."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Encoded:
+    """How a column's values are stored in a file.
+
+    Attributes:
+        size_bytes: About how many bytes they take before they are compressed.
+        is_dictionary: Whether each is stored once, with numbers that refer to it.
+    """
+
+    size_bytes: float
+    is_dictionary: bool
+
+    @classmethod
+    def of(cls, values: pa.ChunkedArray) -> _Encoded:
+        """Returns the smaller encoding; nested values are taken to repeat.
+
+        pyarrow would store those that hardly repeat, such as ids, twice, while Iceberg's Java
+        library also compares sizes first.
+        """
+        count = len(values) - values.null_count
+        if not count or pa.types.is_nested(values.type):
+            return cls(values.nbytes if count else 0, is_dictionary=True)
+        if isinstance(values.type, pa.BaseExtensionType):
+            values = values.cast(values.type.storage_type)
+        value_bytes, different = values.nbytes / len(values), pc.count_distinct(values).as_py()
+        plain_bytes = count * value_bytes
+        dictionary_bytes = different * value_bytes + count * (different - 1).bit_length() / 8
+        if dictionary_bytes < plain_bytes:
+            return cls(dictionary_bytes, is_dictionary=True)
+        return cls(plain_bytes, is_dictionary=False)
+
+
+def row_group_rows(properties: Mapping[str, str], row_bytes: float) -> int | None:
+    """Returns how many rows have the bytes of a row group; None if no size is asked for.
+
+    Args:
+        properties: The table's properties.
+        row_bytes: Bytes of a row as it is encoded, before it is compressed.
+    """
     size = _number(properties.get(_ROW_GROUP_BYTES))
-    return None if size is None else max(1, int(size * rows.num_rows / max(1, rows.nbytes)))
+    return None if size is None else max(1, int(min(size / max(1, row_bytes), _ANY_ROWS)))
 
 
 def _page_rows(properties: Mapping[str, str]) -> int:
@@ -105,37 +147,6 @@ def bloom_filters(
 
 
 _FPP = 0.01
-
-
-def dictionary_columns(schema: Schema, rows: pa.Table) -> list[str]:
-    """Returns the columns of which each value is stored once, by their paths in the file.
-
-    Those are all but the ones of which that would take more bytes than the values themselves, such
-    as ids. pyarrow stores even these twice, as a dictionary and as numbers, while Iceberg's Java
-    library does not.
-
-    Args:
-        schema: The columns of the file.
-        rows: The first rows of the file.
-    """
-    sample = rows.slice(0, _SAMPLE_ROWS)
-    distinct = {name for name in rows.column_names if not _repeats(sample.column(name))}
-    return [path for path in parquet_path_to_id_mapping(schema) if path not in distinct]
-
-
-def _repeats(values: pa.ChunkedArray) -> bool:
-    """Whether a dictionary of values and the numbers that refer to it are smaller than the values.
-
-    Those inside of others are taken to be.
-    """
-    count = len(values) - values.null_count
-    if not count or pa.types.is_nested(values.type):
-        return True
-    if isinstance(values.type, pa.BaseExtensionType):
-        values = values.cast(values.type.storage_type)
-    different, value_bytes = pc.count_distinct(values).as_py(), values.nbytes / len(values)
-    number_bytes = (different - 1).bit_length() / 8
-    return bool(different * value_bytes + count * number_bytes < count * value_bytes)
 
 
 def _number(text: str | None) -> float | None:

@@ -106,6 +106,23 @@ def test_only_values_that_repeat_are_in_dictionaries(tmp_path: pathlib.Path) -> 
     assert found == {name: repeats for name, (_, _, repeats) in columns.items()}
 
 
+def test_row_groups_are_measured_as_they_are_encoded(tmp_path: pathlib.Path) -> None:
+    rows = pa.table(
+        {
+            "id": pa.array(range(10_000), pa.int64()),
+            "text": pa.array(["the same text in every row"] * 10_000),
+            "is_open": pa.nulls(10_000, pa.bool_()),
+        }
+    )
+    path = tmp_path / "rows.parquet"
+    output = PyArrowFileIO().new_output(str(path))
+    properties = {"write.parquet.row-group-size-bytes": "8000"}
+    with ParquetModel().create_writer(output, SCHEMA, properties) as writer:
+        writer.write(rows)
+    assert pq.read_table(path).equals(rows)
+    assert 990 <= pq.read_metadata(path).row_group(0).num_rows <= 1010
+
+
 def test_pages_are_limited_by_bytes_unless_a_table_limits_their_rows(
     tmp_path: pathlib.Path,
 ) -> None:
