@@ -65,10 +65,10 @@ def _large(parts: Any) -> dict[int, int]:
         if parts.nbytes <= PART_BYTES_MAX:
             return {}
         sizes = pc.fill_null(pc.binary_length(parts), 0).to_pylist()
+    elif sum(map(len, filter(None, parts))) <= PART_BYTES_MAX:
+        return {}
     else:
         sizes = [0 if part is None else len(part) for part in parts]
-    if max(sizes, default=0) <= PART_BYTES_MAX:
-        return {}
     return {index: size for index, size in enumerate(sizes) if size > PART_BYTES_MAX}
 
 
