@@ -26,6 +26,7 @@ from seamline.connectors.kafka.formats.parts import (
     Leaf,
     PartReader,
     Parts,
+    contains,
     nulled,
 )
 from seamline.connectors.kafka.formats.trees import VARIABLE_DECIMAL, Node, logical_of, spelt
@@ -37,6 +38,8 @@ from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, to_arrow
 SCHEMA, PAYLOAD = "schema", "payload"
 """The members of a wrapped value."""
 _MEMBER = b'"payload"'
+_MEMBER_PAIR = b"yl"
+"""Two bytes of it that few texts have beside each other."""
 _KEPT_MAX = 256
 """How many schemas are kept at once; a topic gets one more with each change of its table."""
 
@@ -120,10 +123,8 @@ def newest_schema(parts: Parts) -> Node | None:
 
 def _may_be_wrapped(parts: Parts) -> bool:
     """Whether the wrapper's member is anywhere in the parts; checks all of them at once."""
-    try:
-        return _MEMBER in b"\n".join(parts)  # type: ignore[arg-type]
-    except TypeError:  # some are not there
-        return any(part is not None and _MEMBER in part for part in parts)
+    text = b"\n".join(filter(None, parts))
+    return contains(text, _MEMBER_PAIR) and _MEMBER in text
 
 
 def without_nulls(parts: Parts) -> list[bytes | None]:

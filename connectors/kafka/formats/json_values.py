@@ -28,11 +28,12 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
-from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, Parts
+from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, Parts, contains
 from seamline.connectors.kafka.formats.spelling import (
     DAYS_MAX,
     DAYS_MIN,
@@ -101,7 +102,7 @@ class JsonValues:
             table = pa_json.read_json(
                 pa.BufferReader(whole),
                 read_options=pa_json.ReadOptions(
-                    use_threads=False, block_size=max(_BLOCK_SIZE_MIN, whole.size + 1)
+                    use_threads=False, block_size=max(_BLOCK_SIZE_MIN, len(whole) + 1)
                 ),
                 parse_options=pa_json.ParseOptions(
                     explicit_schema=parse_schema, unexpected_field_behavior="ignore"
@@ -723,38 +724,41 @@ def _type_has_fast_path(type_: Type) -> bool:
             )
 
 
-def _joined(values: Sequence[bytes | None]) -> pa.Buffer | None:
+def _joined(values: Sequence[bytes | None]) -> bytes | None:
     """Returns the records as lines if each surely holds only whole JSON objects, else None.
 
     A line that starts with `{` and ends with `}` cannot run into the next one: in any JSON text,
     `}` and `{` with only a line break between them are two values at the top level, and strings
     cannot hold a raw line break. So as many rows as lines means one object per line.
     """
-    lines = pa.array(values, pa.large_binary())
-    if lines.null_count:  # a tombstone counts as an empty object
-        lines = pc.fill_null(lines, b"{}")
-    objects = pc.and_(pc.starts_with(lines, b"{"), pc.ends_with(lines, b"}"))
-    text = lines.buffers()[2].to_pybytes()
-    if not pc.all(objects).as_py() or b"\n" in text:
-        return None
-    if pc.max(pc.binary_length(lines)).as_py() > _DEEP_BYTES_MIN and any(
-        value is not None and len(value) > _DEEP_BYTES_MIN and _too_deep(value) for value in values
+    lines = [b"{}" if value is None else value for value in values]  # a tombstone has no members
+    text = b"\n".join([b"", *lines, b""])
+    codes = np.frombuffer(text, np.uint8)
+    breaks = np.flatnonzero(codes == _LINE_BREAK)
+    if (
+        len(breaks) != len(lines) + 1
+        or (codes[breaks[:-1] + 1] != _OPENING).any()
+        or (codes[breaks[1:] - 1] != _CLOSING).any()
     ):
         return None
-    # searching for a single byte is many times faster than searching for three
-    not_a_number = b"N" in text and b"NaN" in text
-    if (not_a_number or (b"I" in text and b"Inf" in text)) and _BARE_WORD.search(text):
+    if np.diff(breaks).max() > _DEEP_BYTES_MIN and any(
+        len(line) > _DEEP_BYTES_MIN and _too_deep(line) for line in lines
+    ):
         return None
-    bounds = pa.array([0, len(lines)], pa.int64())
-    line_break = pa.scalar(b"\n", pa.large_binary())
-    whole = pc.binary_join(pa.LargeListArray.from_arrays(bounds, lines), line_break)
-    try:
-        whole.view(pa.large_string()).validate(full=True)  # names without a column too
+    may_have_words = (b"N" in text and contains(text, b"NaN")) or (
+        b"I" in text and contains(text, b"Inf")
+    )
+    if may_have_words and _BARE_WORD.search(text):
+        return None
+    whole = [None, pa.py_buffer(np.array([0, len(text)])), pa.py_buffer(text)]
+    try:  # names without a column too
+        pa.Array.from_buffers(pa.large_string(), 1, whole).validate(full=True)
     except pa.ArrowInvalid:
         return None
-    return whole[0].as_buffer()
+    return text
 
 
+_LINE_BREAK, _OPENING, _CLOSING = b"\n{}"
 _DEEP_BYTES_MIN = 2 * DEPTH_MAX
 """A shorter record that opens more than `DEPTH_MAX` brackets cannot close them: it is not JSON."""
 

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,6 +30,21 @@ Bad: TypeAlias = Mapping[int, str]
 """Why parts are bad, by index."""
 AllHeaders: TypeAlias = Sequence[Headers | None]
 """The headers of some records."""
+
+
+def contains(text: bytes, word: bytes) -> bool:
+    """Whether a word of a few bytes is in a text; if that is long, several times faster than `in`.
+
+    Args:
+        text: The text.
+        word: The word, not empty.
+    """
+    codes = np.frombuffer(text, np.uint8)
+    places = max(0, len(text) - len(word) + 1)
+    is_there = codes[:places] == word[0]
+    for position, code in enumerate(word[1:], 1):
+        is_there &= codes[position : position + places] == code
+    return bool(is_there.any())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
