@@ -2,8 +2,8 @@
 
 Two code paths, one meaning. The exact path reads record by record and is the definition. The fast
 path hands a whole batch to Arrow's JSON reader and is taken only when it provably gives the same
-result; whenever it rejects anything, the exact path decides. A property test checks that the two
-are equal.
+result, and for more than a few records; whenever it rejects anything, the exact path decides. A
+property test checks that the two are equal.
 
 How JSON becomes a value: numbers for integers (whole, in range), real and double (the nearest that
 is finite, or NaN, Infinity and -Infinity, as bare words or in strings), decimal (as a number or in
@@ -55,6 +55,8 @@ DEPTH_MAX = 200
 """A record nested deeper is bad: every reader must agree on it, however much stack it has left."""
 
 _BLOCK_SIZE_MIN = 1 << 20
+_ONE_BY_ONE_MAX = 8
+"""So many records are read one by one in less time than Arrow's reader takes to start."""
 
 
 class JsonValues:
@@ -76,7 +78,7 @@ class JsonValues:
         headers: AllHeaders = (),  # noqa: ARG002 - used by other decoders
     ) -> tuple[list[pa.Array], Bad]:
         """See `PartDecoder.decode`."""
-        arrays = self.decode_fast(values)
+        arrays = self.decode_fast(values) if len(values) > _ONE_BY_ONE_MAX else None
         if arrays is not None:
             return arrays, {}
         return self._decode_exactly(values, 0)
