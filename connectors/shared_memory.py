@@ -1,9 +1,10 @@
 """Arrow batches in memory shared between processes: written once, read in place by all of them.
 
-One sparse file without a name is mapped as a whole: for writing by the process that writes, for
-reading by the others. A batch takes a range of its pages and returns them to the system when
-nothing in the writing process refers to it any more. So a process that hands a batch to another
-keeps it until the other is done with it; only its position is sent.
+One sparse file without a name is mapped as a whole by all of them. The process that writes does so
+by system calls: other threads run meanwhile, and no page is cleared first, or faults when it is
+written. A batch takes a range of its pages and returns them to the system when nothing in the
+writing process refers to it any more. So a process that hands a batch to another keeps it until the
+other is done with it; only its position is sent.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ _SIZE_BYTES = 1 << 38
 
 _SURPLUS_BYTES = 4096
 """How much buffers may hold besides their rows without being copied."""
+
+_PARTS_MAX = 1024
+"""How many parts the system writes in one call."""
 
 _MAPPED_MAX = 4096
 """How many batches a reader keeps the outlines of."""
@@ -108,16 +112,26 @@ class SharedMemory:
             return batch
         place = Place(next(self._numbers), start, size)
         owner = _Owner(self, place)
-        end = start
-        for part in parts:
-            self._map[end : end + part.nbytes] = part
-            end += part.nbytes
+        if not self._write(parts, start):
+            return batch
         placed = joined.unpacked(pa.foreign_buffer(self._base + start, size, owner))
         keys = [_key(column, place) for column in placed.columns]
         for position, key in enumerate(keys):
             self._columns[key] = (place, position, placed.schema.types[position])
         owner.keys = keys
         return placed
+
+    def _write(self, parts: Sequence[memoryview], start: int) -> bool:
+        """Writes parts one after the other; returns False when there is no memory for them."""
+        try:
+            for some in (parts[n : n + _PARTS_MAX] for n in range(0, len(parts), _PARTS_MAX)):
+                size = sum(part.nbytes for part in some)
+                if os.pwritev(self.fd, some, start) < size:
+                    return False
+                start += size
+        except OSError:
+            return False
+        return True
 
     def find(self, batch: pa.RecordBatch) -> PlacedRows | None:
         """Returns where the rows of a batch are, or None if it is not part of one placed batch."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
+import pathlib
 
 import hypothesis
 import hypothesis.strategies as st
@@ -168,3 +170,21 @@ def test_when_nothing_is_free_a_batch_stays_where_it_is(monkeypatch: pytest.Monk
     kept = [memory.place(BATCH) for _ in range(8)]
     assert any(memory.find(one.select(["n"])) is None for one in kept)
     assert all(one.equals(BATCH) for one in kept)
+
+
+def test_a_batch_of_many_columns_is_written_whole(memory: SharedMemory) -> None:
+    columns = 2 * module._PARTS_MAX
+    wide = pa.record_batch({f"c{n}": pa.array([n, n + 1, None] * 5) for n in range(columns)})
+    placed = memory.place(wide)
+    assert memory.find(placed) is not None
+    assert placed.equals(wide)
+
+
+@pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="/dev/full is Linux's")
+def test_when_no_memory_is_left_a_batch_stays_where_it_is(memory: SharedMemory) -> None:
+    full = os.open("/dev/full", os.O_RDWR)
+    os.dup2(full, memory.fd)
+    os.close(full)
+    assert memory.place(BATCH) is BATCH
+    gc.collect()
+    assert memory.used_bytes == 0
