@@ -71,6 +71,8 @@ _TABLE_PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
     "write.parquet.compression-codec": "zstd",
+    # a megabyte of numbers, so that pages end by their bytes: each page costs DuckDB time
+    "write.parquet.page-row-limit": "131072",
     # kept even in a table so wide that writers omit the statistics of its last columns
     **{f"write.metadata.metrics.column.{name}": "full" for name in columns.POSITION_NAMES},
 }
