@@ -108,6 +108,7 @@ ELSEWHERE = {
     ".venv/bin/python -m pytest tests/simulation": "the tests themselves",
     "INSTALL iceberg; LOAD iceberg;": "run by test_readers, with the extension from a wheel",
     "SET allow_database_iceberg = 1;": "run by test_readers, over object storage",
+    "CREATE TABLE events (id bigint, u row(": "of Avro with a union, as in test_formats",
     "connector.name=iceberg": "run by readers/test_trino",
 }
 """Blocks that are not pasted here, by how they begin, and why."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import base64
 import datetime
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from google.protobuf import descriptor_pb2, message_factory
+from google.protobuf import descriptor_pb2, json_format, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 from support.damaged import damaged
@@ -464,3 +465,104 @@ def test_times_out_of_range_are_bad_for_both_paths(seconds: int) -> None:
         arrays, bad = decoder(columns, fast=fast).decode([made.SerializeToString()])
         assert "out of range" in bad[0]
         assert arrays[0].to_pylist() == [None]
+
+
+ANY = """
+syntax = "proto3"; package shop;
+import "google/protobuf/any.proto"; import "google/protobuf/timestamp.proto";
+import "google/protobuf/wrappers.proto"; import "google/protobuf/struct.proto";
+message R { google.protobuf.Any c = 1; repeated google.protobuf.Any many = 2; }
+message Order { int32 id = 1; repeated string tags = 2; optional double total = 3; E e = 4;
+  map<string, Empty> m = 5; google.protobuf.Any more = 6;
+  message Line { bytes raw = 1; } Line l = 7; }
+message Empty {} enum E { A = 0; B = 1; }
+"""
+CONTENTS: list[dict[str, Any]] = [
+    {"@type": "type.googleapis.com/shop.Order", "id": 7, "tags": ["é"], "e": "B", "m": {"k": {}}},
+    {"@type": "x/shop.Order", "total": 0.5, "more": {"@type": "a/shop.Order.Line", "raw": "/w=="}},
+    {"@type": "type.googleapis.com/shop.Empty"},
+    {"@type": "type.googleapis.com/google.protobuf.Timestamp", "value": "2024-02-29T01:02:03.5Z"},
+    {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": "x"},
+    {"@type": "type.googleapis.com/google.protobuf.Struct", "value": {"a": [1.5, None]}},
+    {
+        "@type": "type.googleapis.com/google.protobuf.Any",
+        "value": {"@type": "type.googleapis.com/shop.Empty"},
+    },
+    {},
+]
+
+
+def test_what_an_any_holds_is_json_or_a_row_with_a_field_per_type() -> None:
+    file = protobuf_schema.compiled(Schema("PROTOBUF", ANY))
+    make = message_factory.GetMessageClass(file.message_types_by_name["R"])
+    messages = [
+        json_format.ParseDict({"c": content, "many": [content]}, make(), descriptor_pool=file.pool)
+        for content in CONTENTS
+    ]
+    columns = parse_fields(
+        "c json, many array(row("
+        ' "Order" row(id integer, more row("shop.Order.Line" row(raw varbinary))),'
+        ' "Empty" boolean, "google.protobuf.Timestamp" timestamp(6), "StringValue" varchar,'
+        ' "@type" varchar, type_url varchar))'
+    )
+    decoder = ProtobufValues(Schema("PROTOBUF", ANY), columns, whole=False, is_framed=False)
+    (jsons, many), bad = decoder.decode([m.SerializeToString() for m in messages] * 2)
+    assert bad == {}
+    for message, text in zip(messages, jsons.to_pylist(), strict=False):
+        read = json_format.Parse(f'{{"c": {text}}}', make(), descriptor_pool=file.pool)
+        assert read.c == message.c, text
+    for content, (row,) in zip(CONTENTS, many.to_pylist(), strict=False):
+        url = content.get("@type", "")
+        held = {name: value for name, value in row.items() if value is not None}
+        assert held.pop("type_url") == url
+        assert held.pop("@type", "") == url.rpartition("/")[2]
+        label = url.rpartition("/")[2].rpartition(".")[2]
+        wanted: dict[str, Any] = {
+            "Empty": {"Empty": True},
+            "StringValue": {"StringValue": "x"},
+            "Timestamp": {
+                "google.protobuf.Timestamp": datetime.datetime(2024, 2, 29, 1, 2, 3, 500_000)
+            },
+        }
+        if label == "Order":
+            raw = {"shop.Order.Line": {"raw": b"\xff"}} if "more" in content else None
+            assert held == {"Order": {"id": content.get("id", 0), "more": raw}}
+        else:
+            assert held == wanted.get(label, {})
+
+
+def test_an_any_of_another_type_keeps_its_bytes_and_a_broken_one_is_bad() -> None:
+    file = protobuf_schema.compiled(Schema("PROTOBUF", ANY))
+    make = message_factory.GetMessageClass(file.message_types_by_name["R"])
+    unknown, broken = make(), make()
+    unknown.c.type_url, unknown.c.value = "x/other.Type", b"\xff"
+    broken.c.type_url, broken.c.value = "x/shop.Order", b"\xff"
+    values = [message.SerializeToString() for message in (unknown, broken)]
+    columns = parse_fields("c json")
+    decoder = ProtobufValues(Schema("PROTOBUF", ANY), columns, whole=False, is_framed=False)
+    (array,), bad = decoder.decode(values)
+    assert json.loads(array[0].as_py()) == {"@type": "x/other.Type", "value": "/w=="}
+    assert list(bad) == [1]
+    assert bad[1].startswith("c.Order: not Protobuf")
+    plain = parse_fields("c row(type_url varchar, value varbinary)")
+    decoder = ProtobufValues(Schema("PROTOBUF", ANY), plain, whole=False, is_framed=False)
+    (array,), bad = decoder.decode(values)
+    assert bad == {}
+    assert array.to_pylist()[1] == {"type_url": "x/shop.Order", "value": b"\xff"}
+
+
+def test_an_any_that_is_nested_too_deeply_is_bad() -> None:
+    file = protobuf_schema.compiled(Schema("PROTOBUF", ANY))
+    columns = parse_fields("c json")
+    decoder = ProtobufValues(Schema("PROTOBUF", ANY), columns, whole=False, is_framed=False)
+    make = message_factory.GetMessageClass(file.message_types_by_name["R"])
+    any_ = make().c
+    values = []
+    for _ in range(400):
+        outer = type(any_)()
+        outer.Pack(any_)
+        any_ = outer
+        values.append(make(c=any_).SerializeToString())
+    _, bad = decoder.decode(values)
+    assert list(bad) == list(range(min(bad), len(values)))
+    assert set(bad.values()) == {"nested deeper than 50 levels, in Any"}

@@ -14,7 +14,7 @@ from typing import Any
 from seamline.connectors.kafka.formats.connect import PAYLOAD, SCHEMA
 from seamline.connectors.kafka.formats.json_values import parse
 from seamline.connectors.kafka.formats.parts import Leaf, Parts
-from seamline.connectors.kafka.formats.trees import Node, by_label
+from seamline.connectors.kafka.formats.trees import Node, by_label, packed_names
 from seamline.seam.encoding import TYPE_NAME, Path
 from seamline.sql.near import did_you_mean
 from seamline.sql.types import Array, Field, Map, Row, Type, quote
@@ -77,6 +77,8 @@ class Keys(dict[str, "Keys"]):
         alternatives = node.alternatives if node.kind == "union" else [node]
         for label, position in by_label(alternatives).items():
             self.setdefault(label, Keys()).add_schema(alternatives[position], inside)
+        for label, name in packed_names(node).items():
+            self.setdefault(label, Keys()).add_schema(node.packed[name], inside)
         if node.inner is not None:
             place = self if node.kind == "array" else self.setdefault(_ANY_KEY, Keys())
             place.add_schema(node.inner, inside)

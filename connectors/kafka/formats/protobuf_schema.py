@@ -23,7 +23,7 @@ from grpc_tools import protoc
 from seamline.connectors.files import make_folder
 from seamline.connectors.kafka.formats import protobuf_known
 from seamline.connectors.kafka.formats.schemas import Schema
-from seamline.connectors.kafka.formats.trees import Node
+from seamline.connectors.kafka.formats.trees import Node, every
 
 _MAIN = "seamline_main.proto"
 _COMPILING = threading.Lock()
@@ -182,6 +182,7 @@ WRAPPERS = frozenset(
 )
 JSON_MESSAGES = frozenset(_WELL_KNOWN + name for name in ("Struct", "Value", "ListValue"))
 TIMESTAMP = f"{_WELL_KNOWN}Timestamp"
+ANY = f"{_WELL_KNOWN}Any"
 
 
 def tree_of(message: Descriptor, known: dict[str, Node] | None = None) -> Node:
@@ -202,6 +203,36 @@ def tree_of(message: Descriptor, known: dict[str, Node] | None = None) -> Node:
             node.members[field.name] = _member(field, known)
             node.defaults[field.name] = None
     return known[name]
+
+
+def add_packed(root: Node, file: FileDescriptor) -> None:
+    """Adds to each `Any` in a tree the messages of the schema, which it may hold.
+
+    Args:
+        root: The tree.
+        file: The file of the schema; what it imports is the schema's, too.
+    """
+    anys = [node for node in every(root) if node.name == ANY]
+    if anys:
+        known: dict[str, Node] = {}
+        packed = {m.full_name: tree_of(m, known) for m in _messages(file, set())}
+        for node in (*anys, known[ANY]):
+            node.packed = packed
+
+
+def _messages(file: FileDescriptor, met: set[str]) -> Iterator[Descriptor]:
+    """Yields the messages of a file and of those that it imports, at every depth."""
+    if file.name in met:
+        return
+    met.add(file.name)
+    for imported in file.dependencies:
+        yield from _messages(imported, met)
+    left = list(file.message_types_by_name.values())
+    while left:
+        message = left.pop()
+        if not message.GetOptions().map_entry:
+            yield message
+            left += message.nested_types
 
 
 def add_former_names(node: Node, message: Descriptor, earlier: Sequence[Schema]) -> None:

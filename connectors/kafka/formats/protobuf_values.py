@@ -24,6 +24,7 @@ from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.kafka.formats.spelling import MICROS, PLAIN, Spelling, whole_micros
 from seamline.connectors.kafka.formats.tree_decoder import ToArrow, TreeDecoder, is_panic
 from seamline.connectors.kafka.formats.trees import (
+    PACKED,
     Node,
     finds_all,
     has_all,
@@ -120,6 +121,7 @@ class ProtobufValues:
             node = schemas.tree_of(message)
             if self._may_have_names(node):
                 schemas.add_former_names(node, message, self._earlier())
+            schemas.add_packed(node, self._file)
             unfit = self._watch.meets(record_of(node)) if self._watch is not None else None
             node = spelt(node, self._spelling)
             make = message_factory.GetMessageClass(message)
@@ -329,12 +331,34 @@ class _Fields:
         self._path = path
 
     def __getitem__(self, name: str) -> Any:
+        if name == PACKED:
+            return self._packed()
         field, node = self._node.attributes[name], self._node.members[name]
         if node.kind == "union" and not self._message.HasField(name):
             return field.default_value if field.has_default_value else None
         path = f"{self._path}.{name}" if self._path else name
         value = getattr(self._message, name)
         return _raw(value, node.branches[-1] if node.branches else node, path)
+
+    def _packed(self) -> tuple[str, Any]:
+        """Returns what an `Any` holds: its name, and the value; None if the schema lacks it."""
+        name = self._message.type_url.rpartition("/")[2]
+        node = self._node.packed.get(name)
+        if node is None:
+            return name, None
+        path = f"{self._path}.{name.rpartition('.')[2]}".lstrip(".")
+        if path.count(".") > _PACKED_DEPTH_MAX:
+            raise ValueError(f"nested deeper than {_PACKED_DEPTH_MAX} levels, in Any")
+        inner = self._message.DESCRIPTOR.file.pool.FindMessageTypeByName(name)
+        try:
+            content = _parsed(message_factory.GetMessageClass(inner), self._message.value)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        return name, _raw(content, node, path)
+
+
+_PACKED_DEPTH_MAX = 50
+"""An `Any` nested deeper makes a bad record: Protobuf's parser counts only the levels in each."""
 
 
 def _raw(value: Any, node: Node, path: str) -> Any:

@@ -68,7 +68,7 @@ def _record(
     node: Node, fields: Sequence[Field], arrow_type: pa.DataType, one_by_one: OneByOne
 ) -> Convert:
     which = matched(fields, node.names)
-    if own_rows(node, fields):
+    if own_rows(node, fields) or (node.packed and any(f.name not in which for f in fields)):
         raise NotFastError
     members: list[tuple[Field, str | None, Convert]] = []
     for field in fields:

@@ -15,7 +15,14 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from seamline.connectors.kafka.formats.spelling import dumped
-from seamline.connectors.kafka.formats.trees import PLAIN_NUMBER, Node, type_of, untagged
+from seamline.connectors.kafka.formats.trees import (
+    PACKED,
+    PLAIN_NUMBER,
+    Node,
+    type_of,
+    untagged,
+)
+from seamline.seam.encoding import TYPE_NAME
 from seamline.sql import types
 from seamline.sql.kernels import json_texts
 from seamline.sql.kernels.json_texts import Number
@@ -67,6 +74,8 @@ def _plain(node: Node, of_leaf: OfLeaf) -> Convert:
             case "union":
                 position, content = untagged(value)
                 return plain(content, node.alternatives[position])
+            case "record" if node.packed:
+                return packed(value, node)
             case "record":
                 return {name: plain(value[name], member) for name, member in node.members.items()}
             case "array" if node.inner is not None:
@@ -76,6 +85,17 @@ def _plain(node: Node, of_leaf: OfLeaf) -> Convert:
         if node not in leaves:
             leaves[node] = _leaf(node, of_leaf)
         return leaves[node](value)
+
+    def packed(value: Any, node: Node) -> dict[str, Any]:
+        """Returns an `Any` as Google's JSON has it; of a type that is missing, its bytes."""
+        name, content = value[PACKED]
+        url = value["type_url"]
+        if name not in node.packed:
+            raw = base64.b64encode(value["value"]).decode()
+            return {TYPE_NAME: url, "value": raw} if url or raw else {}
+        inner, own = plain(content, node.packed[name]), node.packed[name]
+        is_record = own.kind == "record" and not own.packed
+        return {TYPE_NAME: url, **(inner if is_record else {"value": inner})}
 
     return lambda value: plain(value, node)
 

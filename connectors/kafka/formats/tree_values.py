@@ -27,12 +27,14 @@ from seamline.connectors.kafka.formats.spelling import (
 )
 from seamline.connectors.kafka.formats.tree_json import jsons, texts
 from seamline.connectors.kafka.formats.trees import (
+    PACKED,
     VARIABLE_DECIMAL,
     Node,
     branch_of,
     by_label,
     is_type_name,
     own_rows,
+    packed_fields,
     untagged,
 )
 from seamline.seam.evolution import matched
@@ -106,6 +108,7 @@ def _record(node: Node, fields: Sequence[Field], path: str) -> Convert:
         members.append((field, name, convert))
     makes = {field.name: converter(node, field.type, _join(path, field)) for field in whole}
     names = dict.fromkeys((f.name for f in fields if is_type_name(f, which)), node.name or None)
+    unpack = _unpacked(node, fields, path) if node.packed else None
 
     def make(value: Mapping[str, Any]) -> dict[str, Any]:
         row = {}
@@ -117,9 +120,33 @@ def _record(node: Node, fields: Sequence[Field], path: str) -> Convert:
             if content is None and field.required:
                 raise ValueError(f"{_join(path, field)}: null, but the column is required")
             row[field.name] = content
+        if unpack is not None:
+            row |= unpack(value)
         return row
 
     return make
+
+
+def _unpacked(node: Node, fields: Sequence[Field], path: str) -> Convert | None:
+    """Returns a function that makes the fields of a row that are for what an `Any` holds.
+
+    None if the row has no such fields.
+    """
+    which = matched(fields, node.names)
+    packed = packed_fields(node, fields)
+    makes = {
+        field.name: converter(node.packed[packed[field.name]], field.type, _join(path, field))
+        for field in fields
+        if field.name in packed
+    }
+    types_ = [field.name for field in fields if is_type_name(field, which)]
+
+    def make(value: Mapping[str, Any]) -> dict[str, Any]:
+        name, content = value[PACKED]
+        row = {own: convert(content) for own, convert in makes.items() if packed[own] == name}
+        return row | dict.fromkeys(types_, name or None)
+
+    return make if makes or types_ else None
 
 
 _WRAPPED = {"value": 0}

@@ -32,6 +32,7 @@ class Node:
         defaults: The values of a record's fields that are not given one, by field name; None if
             they are then left out.
         spelling: Which ways of writing its values are accepted.
+        packed: The messages that a `google.protobuf.Any` may hold, by full name.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class Node:
     aliases: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     defaults: dict[str, Any] = dataclasses.field(default_factory=dict)
     spelling: Spelling = PLAIN
+    packed: dict[str, Node] = dataclasses.field(default_factory=dict)
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
@@ -75,6 +77,8 @@ _CONNECT = {
     "io.debezium.data.Uuid": "uuid",
     "io.debezium.data.Json": "json",
 }
+PACKED = "@packed"
+"""What an `Any` holds: the full name of its type, and the message; None if the type is missing."""
 PLAIN_NUMBER = "plain-number"
 """The attribute of an integer that is a time only in a column that is a timestamp."""
 VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
@@ -164,6 +168,29 @@ def own_rows(node: Node, fields: Sequence[Field]) -> list[Field]:
     ]
 
 
+def packed_names(node: Node) -> dict[str, str]:
+    """Returns the full names of what an `Any` may hold, by the names that a row may have for them.
+
+    These are full names, and names without their package that no other message has.
+    """
+    short: dict[str, list[str]] = {}
+    for name in node.packed:
+        short.setdefault(name.rpartition(".")[2], []).append(name)
+    only = {label: names[0] for label, names in short.items() if len(names) == 1}
+    return {**only, **{name: name for name in node.packed}}
+
+
+def packed_fields(node: Node, fields: Sequence[Field]) -> dict[str, str]:
+    """Returns the fields of a row that are for a message in an `Any`, each with its full name."""
+    names = packed_names(node)
+    return {
+        field.name: names[own]
+        for field in fields
+        for own in (field.name, *field.aliases)
+        if own in names and field.name not in node.members
+    }
+
+
 def is_type_name(field: Field, which: Mapping[str, str]) -> bool:
     """Whether a field is the name of a record's type.
 
@@ -184,10 +211,11 @@ def finds_all(node: Node, type_: Type | None) -> bool:
     match type_:
         case Row(fields) if node.kind == "record":
             which = matched(fields, node.names)
+            elsewhere = {TYPE_NAME, *packed_fields(node, fields)}
             return all(
                 field.name in which and finds_all(node.members[which[field.name]], field.type)
                 for field in fields
-                if field.name != TYPE_NAME
+                if field.name not in elsewhere
             )
         case Array(inner) | Map(_, inner) if node.inner is not None:
             return finds_all(node.inner, inner)
@@ -230,7 +258,7 @@ def every(root: Node) -> Iterator[Node]:
         node = left.pop()
         if node not in seen:
             seen.add(node)
-            left += [*node.members.values(), *node.branches]
+            left += [*node.members.values(), *node.branches, *node.packed.values()]
             left += [node.inner] if node.inner is not None else []
             yield node
 
