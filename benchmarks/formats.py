@@ -21,9 +21,10 @@ import fastavro
 from google.protobuf import message_factory
 from harness import REPEATS, compare, report
 
-from seamline.connectors.kafka.formats import protobuf_schema
+from seamline.connectors.kafka.formats import confluent, protobuf_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.kafka.formats.schemas import Schema, SchemaId, Schemas
+from seamline.connectors.kafka.formats.framing import Framing, SchemaId
+from seamline.connectors.kafka.formats.schemas import Schema, Schemas
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.gateway.commands.tables import parse_fields
@@ -63,11 +64,16 @@ class OneSchema:
 
     schema: Schema
 
+    @property
+    def framing(self) -> Framing:
+        """See `Schemas.framing`."""
+        return confluent.FRAMING
+
     def by_id(self, schema_id: SchemaId) -> Schema:  # noqa: ARG002 - it has one
         """See `Schemas.by_id`."""
         return self.schema
 
-    def latest(self, subject: str) -> tuple[int, Schema]:  # noqa: ARG002
+    def latest(self, subject: str) -> tuple[SchemaId, Schema]:  # noqa: ARG002
         """See `Schemas.latest`."""
         return 1, self.schema
 

@@ -246,6 +246,9 @@ class SchemaRegistryConfig(Settings):
     """Its address, including the path of Confluent's API if there is one; `glue` needs none."""
     region: str = ""
     """The region, for `glue`."""
+    group: str = ""
+    """The registry of `glue` (by default, `default-registry`), or the schema group of `azure`, that
+    has the schemas of new records and of tables that are inferred."""
     username: str = ""
     """User name for HTTP basic authentication, or an API key."""
     password: str = Field(default="", repr=False)
@@ -278,6 +281,8 @@ class SchemaRegistryConfig(Settings):
                 raise refused("uses the AWS credentials of the process, no other login", "type")
         elif self.region:
             raise refused("is a setting of the type glue", "region")
+        if self.group and self.type == "confluent":
+            raise refused("is a setting of the types glue and azure", "group")
         if self.type == "azure" and not (self.url and (self.login or self.token)):
             raise refused("is missing; the type azure needs url, and login or token", "url")
         if self.type != "confluent" and not is_confidential:

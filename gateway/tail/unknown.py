@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 
-from seamline.connectors.kafka.formats.schemas import Schema, SchemaId, Schemas
+from seamline.connectors.kafka.formats.framing import Framing, SchemaId
+from seamline.connectors.kafka.formats.schemas import Schema, Schemas
 from seamline.connectors.protocols.deadlines import Deadline
 
 
@@ -25,6 +26,11 @@ class NotedSchemas:
         """Whether there was none for some id."""
         return bool(self._unknown)
 
+    @property
+    def framing(self) -> Framing:
+        """See `Schemas.framing`."""
+        return self._schemas.framing
+
     def by_id(self, schema_id: SchemaId) -> Schema:
         """See `Schemas.by_id`."""
         try:
@@ -33,7 +39,7 @@ class NotedSchemas:
             self._unknown[schema_id] = None
             raise
 
-    def latest(self, subject: str) -> tuple[int, Schema] | None:
+    def latest(self, subject: str) -> tuple[SchemaId, Schema] | None:
         """See `Schemas.latest`."""
         return self._schemas.latest(subject)
 

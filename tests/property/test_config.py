@@ -42,6 +42,7 @@ BESIDE: Mapping[str, Mapping[str, Any]] = {
     "clusters.main.login.region": {"login": {"type": "aws_msk_iam", "region": "r"}},
     "clusters.main.login.role": {"login": {"type": "aws_msk_iam", "region": "r"}},
     "clusters.main.schema_registry.region": {"schema_registry": {"type": "glue", "region": "r"}},
+    "clusters.main.schema_registry.group": {"schema_registry": {"type": "glue", "region": "r"}},
     "clusters.main.schema_registry.login.": {
         "schema_registry": {"url": "https://registry", "login": OIDC}
     },

@@ -103,7 +103,7 @@ def decoded(schema: Schema, columns: tuple[Field, ...], value: bytes, **more: An
     decoder = (
         avro_values(schema, columns, whole=False, **more)
         if schema.kind == "AVRO"
-        else ProtobufValues(schema, columns, whole=False, is_framed=False, **more)
+        else ProtobufValues(schema, columns, whole=False, **more)
     )
     arrays, bad = decoder.decode([value])
     assert not bad, bad

@@ -164,7 +164,7 @@ class Messages:
 
 
 def decoder(schema: Schema, columns: tuple[Any, ...], *, fast: bool) -> ProtobufValues:
-    found = ProtobufValues(schema, columns, whole=False, is_framed=False)
+    found = ProtobufValues(schema, columns, whole=False)
     made = found._decoder((0,))
     assert isinstance(made, TreeDecoder)
     if not fast:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support.damaged import damaged
 from support.examples import examples
 
-from seamline.connectors.kafka.formats import protobuf_schema, trees
+from seamline.connectors.kafka.formats import confluent, protobuf_schema, trees
 from seamline.connectors.kafka.formats.protobuf_values import ProtobufValues
 from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.kafka.formats.spelling import Spelling
@@ -147,7 +147,7 @@ def plain(value: Any) -> Any:
 
 
 def decoder(columns: tuple[Field, ...] = COLUMNS, *, fast: bool = True) -> ProtobufValues:
-    found = ProtobufValues(SCHEMA, columns, whole=False, is_framed=False)
+    found = ProtobufValues(SCHEMA, columns, whole=False)
     for made in found._decoders.values():
         assert isinstance(made, TreeDecoder)
         assert made._to_arrow is not None
@@ -228,7 +228,7 @@ COLUMNS_OF_OTHERS = parse_fields("y integer, only varchar")
 def test_which_message_a_value_is_stands_before_it() -> None:
     nested = protobuf_schema.message_at(FILE, [0, 0])
     assert nested.name == "Nested"
-    found = ProtobufValues(SCHEMA, COLUMNS_OF_OTHERS, whole=False, is_framed=True)
+    found = ProtobufValues(SCHEMA, COLUMNS_OF_OTHERS, whole=False, framing=confluent.FRAMING)
     values = [
         b"\x04\x00\x00\x08\x05",
         b"\x02\x04\x0a\x01x",
@@ -251,7 +251,7 @@ def test_which_message_a_value_is_stands_before_it() -> None:
 def test_a_message_without_fields_is_a_row_of_nulls(count: int, with_others: bool) -> None:
     text = 'syntax = "proto3"; message A { int32 x = 1; Ping p = 2; } message Ping {}'
     found = ProtobufValues(
-        Schema("PROTOBUF", text), parse_fields("x integer"), whole=False, is_framed=True
+        Schema("PROTOBUF", text), parse_fields("x integer"), whole=False, framing=confluent.FRAMING
     )
     others = [b"\x00\x08\x07", None, b"\x00\x12\x00"] if with_others else []
     arrays, bad = found.decode([b"\x02\x02"] * count + others)
@@ -274,7 +274,6 @@ def test_messages_that_hold_themselves_or_json() -> None:
         schema,
         parse_fields("v integer, next row(v integer), extra varchar"),
         whole=False,
-        is_framed=False,
     )
     arrays, bad = found.decode([made.SerializeToString()])
     assert not bad
@@ -338,7 +337,7 @@ def test_maps_may_be_spelt_out(is_imported: bool) -> None:
     raw = b"\x0a" + bytes([len(raw)]) + raw if is_imported else raw
     inside = "m map(varchar, integer), inners map(varchar, row(n array(row(key varchar))))"
     declared = f"o row({inside})" if is_imported else inside
-    found = ProtobufValues(schema, parse_fields(declared), whole=False, is_framed=False)
+    found = ProtobufValues(schema, parse_fields(declared), whole=False)
     arrays, bad = found.decode([raw, raw])
     assert not bad
     if is_imported:
@@ -392,7 +391,7 @@ def test_files_that_registries_know_need_no_reference(is_text: bool) -> None:
         "money row(units bigint), time row(hours integer), "
         "moment row(utc_offset row(seconds bigint)), place row(latitude double), weekday varchar"
     )
-    found = ProtobufValues(schema, columns, whole=False, is_framed=False)
+    found = ProtobufValues(schema, columns, whole=False)
     arrays, bad = found.decode([sale.SerializeToString()])
     assert not bad
     assert [array[0].as_py() for array in arrays] == [
@@ -417,9 +416,7 @@ def test_a_reference_comes_before_a_file_that_registries_know() -> None:
 
 def test_an_epoch_holds_for_numbers_without_a_sign() -> None:
     columns = parse_fields("id timestamp(6), large timestamp(6), fixed timestamp(6), small bigint")
-    found = ProtobufValues(
-        SCHEMA, columns, whole=False, is_framed=False, spelling=Spelling(epoch="seconds")
-    )
+    found = ProtobufValues(SCHEMA, columns, whole=False, spelling=Spelling(epoch="seconds"))
     raw = message(dict.fromkeys(("id", "large", "fixed", "small"), 1_700_000_000))
     arrays, bad = found.decode([raw, message({"large": 2**64 - 1})])
     assert list(bad) == [1]
@@ -447,7 +444,7 @@ def test_every_file_that_registries_know_is_there() -> None:
 @pytest.mark.parametrize("text", ["", "message X {", 'syntax = "proto3"; import "none.proto";'])
 def test_what_is_no_schema_is_said_to_be_none(text: str) -> None:
     with pytest.raises(ValueError, match="schema"):
-        ProtobufValues(Schema("PROTOBUF", text), COLUMNS, whole=False, is_framed=False)
+        ProtobufValues(Schema("PROTOBUF", text), COLUMNS, whole=False)
 
 
 def test_references_stay_in_their_folder() -> None:

@@ -157,7 +157,7 @@ def test_protobuf(tmp_path: pathlib.Path, names: bool, values: list[dict[str, An
     )
     columns = parse_fields(text)
     raw = [_set(Order(), value).SerializeToString() for value in values]
-    decoder = ProtobufValues(SCHEMA, columns, whole=False, is_framed=False, spelling=TRUNCATED)
+    decoder = ProtobufValues(SCHEMA, columns, whole=False, spelling=TRUNCATED)
     arrays, bad = decoder.decode(raw)
     assert not bad
     rows = [_translated(Order.FromString(value), names=names) for value in raw]

@@ -102,7 +102,7 @@ def test_an_epoch_takes_nothing_from_numbers_without_a_sign() -> None:
 @given(protobuf.ORDERS)
 def test_googles_library_reads_what_it_had_written(values: dict[str, Any]) -> None:
     raw = protobuf.message(values)
-    decoder = ProtobufValues(protobuf.SCHEMA, protobuf.COLUMNS, whole=False, is_framed=False)
+    decoder = ProtobufValues(protobuf.SCHEMA, protobuf.COLUMNS, whole=False)
     arrays, bad = decoder.decode([raw])
     assert not bad
     table = pa.Table.from_arrays(arrays, names=[column.name for column in protobuf.COLUMNS])

@@ -93,14 +93,14 @@ def _avro(setting: Setting) -> Format:
 def _protobuf(setting: Setting) -> Format:
     from seamline.connectors.kafka.formats.protobuf_values import ProtobufValues, protobuf_types
 
-    is_framed = setting.schema is None
+    framing = setting.schemas.framing if setting.schema is None else None
 
     def framed(columns: Fields, *, whole: bool) -> PartDecoder:
         make = functools.partial(
             ProtobufValues,
             columns=columns,
             whole=whole,
-            is_framed=is_framed,
+            framing=framing,
             spelling=setting.spelling,
             watch=setting.watch,
         )
@@ -112,9 +112,7 @@ def _protobuf(setting: Setting) -> Format:
         "protobuf",
         lambda column: framed((column,), whole=True),
         lambda columns: framed(columns, whole=False),
-        types=FramedTypes(
-            setting, "PROTOBUF", functools.partial(protobuf_types, is_framed=is_framed)
-        ),
+        types=FramedTypes(setting, "PROTOBUF", functools.partial(protobuf_types, framing=framing)),
     )
 
 

@@ -19,7 +19,8 @@ import pyruhvro
 from seamline.connectors.kafka.formats.avro_depth import check_depth, is_recursive
 from seamline.connectors.kafka.formats.avro_schema import carrier, parsed, self_contained
 from seamline.connectors.kafka.formats.framed import TypeOf
-from seamline.connectors.kafka.formats.parts import PartDecoder, zigzag
+from seamline.connectors.kafka.formats.framing import zigzag
+from seamline.connectors.kafka.formats.parts import PartDecoder
 from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.kafka.formats.spelling import PLAIN, Spelling
 from seamline.connectors.kafka.formats.tree_arrow import NotFastError

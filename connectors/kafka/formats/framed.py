@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from seamline.connectors.kafka.formats.confluent import PREFIX_BYTES, id_of
+from seamline.connectors.kafka.formats.framing import Framing, SchemaId
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts, Setting
-from seamline.connectors.kafka.formats.registries import bare, frame
-from seamline.connectors.kafka.formats.schemas import Earlier, Schema, SchemaId
+from seamline.connectors.kafka.formats.registries import bare
+from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.protocols.raw_records import Headers
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.sql.types import Field, to_arrow
@@ -58,7 +58,8 @@ class FramedValues:
         if self._own is not None:
             arrays, bad = self._own.decode(values)
             return arrays, self._without_rows(values, bad)
-        alike = None if any(headers) else _of_one_schema(values)
+        framing = self._setting.schemas.framing
+        alike = None if any(headers) else _of_one_schema(values, framing)
         if alike is not None:
             decoder = self._decoder(alike[0])
             if not isinstance(decoder, str):
@@ -70,7 +71,7 @@ class FramedValues:
                 continue
             try:
                 known = headers[index] if headers else None
-                schema_id, payload = frame(value, known, self._setting.part, self._kind)
+                schema_id, payload = framing.read(value, known, self._setting.part, self._kind)
             except ValueError as error:
                 found[index] = str(error)
                 continue
@@ -171,7 +172,8 @@ class FramedTypes:
         payload = value
         try:
             if self._setting.schema is None:
-                schema_id, payload = frame(value, headers, self._setting.part, self._kind)
+                framing = self._setting.schemas.framing
+                schema_id, payload = framing.read(value, headers, self._setting.part, self._kind)
             if schema_id not in by_id:
                 by_id[schema_id] = self._of(schema_id)
             return by_id[schema_id](payload)
@@ -201,17 +203,21 @@ def _unnamed(_: bytes) -> None:
     """Names no type."""
 
 
-def _of_one_schema(values: Parts) -> tuple[SchemaId, list[bytes | None]] | None:
+def _of_one_schema(values: Parts, framing: Framing) -> tuple[SchemaId, list[bytes | None]] | None:
     """Returns the id and payloads if all parts have one schema and none is null, as nearly always.
 
     Returns None for other batches.
     """
-    first = values[0] if values else None
-    if first is None or len(first) < 5 or first[0]:
+    first, length = values[0] if values else None, framing.prefix_bytes
+    if not first or not framing.mark or len(first) < length or not first.startswith(framing.mark):
         return None
-    prefix = first[:PREFIX_BYTES]
-    payloads: list[bytes | None] = [v[5:] for v in values if v is not None and v[:5] == prefix]
-    return (id_of(prefix), payloads) if len(payloads) == len(values) else None
+    prefix = first[:length]
+    payloads: list[bytes | None] = [
+        v[length:] for v in values if v is not None and v[:length] == prefix
+    ]
+    if len(payloads) < len(values):
+        return None
+    return framing.read(prefix, None, "", "")[0], payloads
 
 
 class Unframed:

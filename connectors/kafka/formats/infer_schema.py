@@ -14,9 +14,9 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from seamline.connectors.kafka.formats import registries
+from seamline.connectors.kafka.formats.framing import MessagePath, SchemaId
 from seamline.connectors.kafka.formats.parts import AllHeaders, Parts, Setting
-from seamline.connectors.kafka.formats.schemas import Earlier, Schema, SchemaId
+from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.kafka.formats.spelling import Spelling
 from seamline.connectors.kafka.formats.trees import (
     VARIABLE_DECIMAL,
@@ -134,7 +134,7 @@ def find(setting: Setting, format_: str, topic: str, parts: Parts, headers: AllH
 
 def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHeaders) -> Found:
     if setting.schema is not None:
-        node = _tree(Schema(kind, setting.schema), [])
+        node = _tree(setting, Schema(kind, setting.schema), [])
         return Found(node, f"the table's own schema of {setting.part}s")
     subject = f"{topic}-{setting.part}"
     named = list(_named(setting, parts, headers))
@@ -149,7 +149,7 @@ def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHea
         schema, source = setting.schemas.by_id(newest), f"schema {newest} of the schema registry"
     earlier = functools.partial(setting.schemas.earlier, newest)
     own = [payload for schema_id, payload in named if schema_id == newest]
-    node = _tree(schema, own or [payload for _, payload in named], earlier)
+    node = _tree(setting, schema, own or [payload for _, payload in named], earlier)
     counts: collections.Counter[str] = collections.Counter()
     for schema_id in ids:
         counts.update(_names_of(setting, schema_id, [p for n, p in named if n == schema_id]))
@@ -204,19 +204,19 @@ def _schema_node(
     setting: Setting, kind: str, topic: str, schema_id: SchemaId | None, payloads: Sequence[bytes]
 ) -> Node:
     if setting.schema is not None:
-        return _tree(Schema(kind, setting.schema), [])
+        return _tree(setting, Schema(kind, setting.schema), [])
     if schema_id is None:
         found = _find(setting, kind, topic, (), ())
         return found.node
     schema = setting.schemas.by_id(schema_id)
     earlier = functools.partial(setting.schemas.earlier, schema_id)
     if schema.kind != "PROTOBUF":
-        return _tree(schema, payloads, earlier)
+        return _tree(setting, schema, payloads, earlier)
     from seamline.connectors.kafka.formats import protobuf_schema
 
     file = protobuf_schema.compiled(schema)
     branches = []
-    for message in {m.full_name: m for m in _messages(file, payloads)}.values():
+    for message in {m.full_name: m for m in _messages(setting, file, payloads)}.values():
         node = protobuf_schema.tree_of(message)
         protobuf_schema.add_former_names(node, message, earlier())
         branches.append(node)
@@ -225,11 +225,12 @@ def _schema_node(
 
 def _named(setting: Setting, parts: Parts, headers: AllHeaders) -> Iterator[tuple[SchemaId, bytes]]:
     """Yields the ids of the schemas that parts name, each with the payload that follows."""
+    framing = setting.schemas.framing
     for index, part in enumerate(parts):
         if part is not None:
             try:
                 entry = headers[index] if headers else None
-                schema_id, payload = registries.frame(part, entry, setting.part)
+                schema_id, payload = framing.read(part, entry, setting.part, "")
             except ValueError:
                 continue
             yield schema_id, payload
@@ -242,16 +243,18 @@ def _names_of(
     try:
         schema = setting.schemas.by_id(schema_id)
         if schema.kind != "PROTOBUF":
-            return {_tree(schema, payloads).name or f"schema {schema_id}": len(payloads)}
+            return {_tree(setting, schema, payloads).name or f"schema {schema_id}": len(payloads)}
         from seamline.connectors.kafka.formats import protobuf_schema
 
-        messages = _messages(protobuf_schema.compiled(schema), payloads)
+        messages = _messages(setting, protobuf_schema.compiled(schema), payloads)
         return collections.Counter(message.full_name for message in messages)
     except ValueError:
         return {}
 
 
-def _tree(schema: Schema, payloads: Sequence[bytes], earlier: Earlier = tuple) -> Node:
+def _tree(
+    setting: Setting, schema: Schema, payloads: Sequence[bytes], earlier: Earlier = tuple
+) -> Node:
     if schema.kind == "AVRO":
         from seamline.connectors.kafka.formats import avro_schema
 
@@ -261,7 +264,7 @@ def _tree(schema: Schema, payloads: Sequence[bytes], earlier: Earlier = tuple) -
     from seamline.connectors.kafka.formats import protobuf_schema
 
     file = protobuf_schema.compiled(schema)
-    messages = _messages(file, payloads)
+    messages = _messages(setting, file, payloads)
     if payloads and not messages:
         raise ValueError("no sampled record names a message of the schema")
     with_fields = [found for found in messages if found.fields] or messages
@@ -271,15 +274,18 @@ def _tree(schema: Schema, payloads: Sequence[bytes], earlier: Earlier = tuple) -
     return node
 
 
-def _messages(file: FileDescriptor, payloads: Sequence[bytes]) -> list[Descriptor]:
+def _messages(
+    setting: Setting, file: FileDescriptor, payloads: Sequence[bytes]
+) -> list[Descriptor]:
     """Returns the messages that payloads name, in their order; skips payloads that name none."""
-    from seamline.connectors.kafka.formats import protobuf_schema, protobuf_values
+    from seamline.connectors.kafka.formats import protobuf_schema
 
-    by_indexes: dict[tuple[int, ...], Descriptor | None] = {}
+    framing = setting.schemas.framing
+    by_indexes: dict[MessagePath, Descriptor | None] = {}
     listed = []
     for payload in payloads:
         try:
-            indexes, _ = protobuf_values.message_indexes(payload)
+            indexes, _ = framing.message_path(payload, file)
         except ValueError:
             continue
         if indexes not in by_indexes:

@@ -317,20 +317,3 @@ class WholeRecords:
             places = dict(zip(there, range(len(there)), strict=True))
             rows = rows.take(pa.array([places.get(i) for i in range(len(values))], pa.int64()))
         return [rows], bad
-
-
-def zigzag(value: bytes, place: int, problem: str) -> tuple[int, int]:
-    """Returns the zigzag varint of at most 35 bits at a position, and the position after it.
-
-    Raises:
-        ValueError: there is none; the problem is its text.
-    """
-    bits = shift = 0
-    while place < len(value) and shift < 35:
-        byte = value[place]
-        place += 1
-        bits |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return (bits >> 1) ^ -(bits & 1), place
-    raise ValueError(problem)

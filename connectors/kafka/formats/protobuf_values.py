@@ -1,7 +1,7 @@
 """The format `protobuf`: messages, each read with the schema it was written with.
 
-The schema's id is followed by a path of indexes, which says which message of the schema a value is.
-The exact path reads with Google's own library.
+What follows the schema's id says which message of the schema a value is. The exact path reads with
+Google's own library.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 
 from seamline.connectors.kafka.formats import protobuf_schema as schemas
 from seamline.connectors.kafka.formats.framed import TypeOf
-from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts, zigzag
+from seamline.connectors.kafka.formats.framing import Framing, MessagePath
+from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.kafka.formats.spelling import MICROS, PLAIN, Spelling, whole_micros
 from seamline.connectors.kafka.formats.tree_decoder import ToArrow, TreeDecoder, is_panic
@@ -36,7 +37,6 @@ from seamline.sql.types import Field, Row, Type, to_arrow
 
 _CONFIG = ptars.PtarsConfig(timestamp_unit="us")
 _FIRST = (0,)
-_NO_PATH = "not Protobuf: no path to its message precedes it"
 Check: TypeAlias = Callable[[pa.Array], None]
 
 
@@ -47,7 +47,7 @@ class ProtobufValues:
         schema: The schema.
         columns: The columns for the fields of its messages, or the one column for a whole message.
         whole: Whether there is one column for a whole message.
-        is_framed: Whether a path of indexes precedes each; else each is the first message.
+        framing: How what precedes each names its message; if None, each is the first message.
         spelling: Which ways of writing times are accepted.
         watch: The watch that checks the schema, if any.
         earlier: Returns the versions before it, in which fields may have had other names.
@@ -62,7 +62,7 @@ class ProtobufValues:
         columns: tuple[Field, ...],
         *,
         whole: bool,
-        is_framed: bool,
+        framing: Framing | None = None,
         spelling: Spelling = PLAIN,
         watch: SchemaWatch | None = None,
         earlier: Earlier = tuple,
@@ -71,27 +71,29 @@ class ProtobufValues:
         self._earlier = earlier
         self._columns = columns
         self._whole = whole
-        self._is_framed = is_framed
+        self._framing = framing
+        self._first = _FIRST if framing is None else framing.message_path(b"\0", self._file)[0]
         self._spelling = spelling
         self._watch = watch
-        self._decoders: dict[tuple[int, ...], PartDecoder] = {}
+        self._decoders: dict[MessagePath, PartDecoder] = {}
         if watch is None:  # a watch checks only the messages that occur
-            self._decoder(_FIRST)
+            self._decoder(self._first)
 
     def decode(self, values: Parts, headers: AllHeaders = ()) -> tuple[list[pa.Array], Bad]:
         """See `PartDecoder.decode`."""
-        if not self._is_framed:
-            return self._decoder(_FIRST).decode(values, headers)
+        framing = self._framing
+        if framing is None:
+            return self._decoder(self._first).decode(values, headers)
         first = [value[1:] for value in values if value and not value[0]]
         if len(first) == len(values):  # as nearly all are: the first message, written as one byte
-            return self._decoder(_FIRST).decode(first)
+            return self._decoder(self._first).decode(first)
         bad: dict[int, str] = {}
-        groups: dict[tuple[int, ...], list[int]] = {}
+        groups: dict[MessagePath, list[int]] = {}
         messages: list[bytes | None] = list(values)
         for index, value in enumerate(values):
             if value is not None:
                 try:
-                    indexes, start = message_indexes(value)
+                    indexes, start = framing.message_path(value, self._file)
                     self._decoder(indexes)
                 except ValueError as error:
                     bad[index], messages[index] = str(error), None
@@ -115,7 +117,7 @@ class ProtobufValues:
         order = pa.array(slots, pa.int64())
         return [pa.concat_arrays(chunk).take(order) for chunk in chunks], bad
 
-    def _decoder(self, indexes: tuple[int, ...]) -> PartDecoder:
+    def _decoder(self, indexes: MessagePath) -> PartDecoder:
         if indexes not in self._decoders:
             message = schemas.message_at(self._file, indexes)
             node = schemas.tree_of(message)
@@ -147,28 +149,12 @@ class ProtobufValues:
         return not finds_all(node, wanted) or (is_tiering and not has_all(wanted, node))
 
 
-def message_indexes(value: bytes) -> tuple[tuple[int, ...], int]:
-    """Returns the path of indexes before a message, and where the message begins.
-
-    Raises:
-        ValueError: there is no such path.
-    """
-    count, place = zigzag(value, 0, _NO_PATH)
-    if not 0 <= count <= len(value):
-        raise ValueError(_NO_PATH)
-    indexes = []
-    for _ in range(count):
-        index, place = zigzag(value, place, _NO_PATH)
-        indexes.append(index)
-    return tuple(indexes) or _FIRST, place
-
-
-def protobuf_types(schema: Schema, *, is_framed: bool) -> TypeOf:
+def protobuf_types(schema: Schema, *, framing: Framing | None) -> TypeOf:
     """Returns what names the types of messages of a schema.
 
     Args:
         schema: The schema.
-        is_framed: Whether a path of indexes precedes each; else each is the first message.
+        framing: How what precedes each names its message; if None, each is the first message.
 
     Raises:
         ValueError: the schema cannot be read.
@@ -179,7 +165,9 @@ def protobuf_types(schema: Schema, *, is_framed: bool) -> TypeOf:
     def name_at(indexes: tuple[int, ...]) -> str:
         return str(schemas.message_at(file, indexes).full_name)
 
-    return lambda value: name_at(message_indexes(value)[0] if is_framed else _FIRST)
+    if framing is None:
+        return lambda _: name_at(_FIRST)
+    return lambda value: name_at(framing.message_path(value, file)[0])
 
 
 def _parsed(make: type[Message], value: bytes) -> Message:
@@ -393,7 +381,7 @@ def _text(key: Any) -> str:
 
 
 def protobuf_writer(
-    schema: Schema, earlier: Earlier, type_: Type
+    schema: Schema, earlier: Earlier, type_: Type, framing: Framing | None
 ) -> tuple[Node, Callable[[Any], bytes]]:
     """Returns the tree of a schema's first message, and a function that writes values of it.
 
@@ -403,11 +391,14 @@ def protobuf_writer(
         schema: The schema.
         earlier: Returns the versions before it.
         type_: The type to write.
+        framing: How what precedes each names its message, if anything does.
 
     Raises:
         ValueError: the schema cannot be read.
     """
-    descriptor = schemas.message_at(schemas.compiled(schema), _FIRST)
+    file = schemas.compiled(schema)
+    descriptor = schemas.message_at(file, _FIRST)
+    prefix = b"" if framing is None else framing.first_message(file)
     node = schemas.tree_of(descriptor)
     if not finds_all(node, type_):
         schemas.add_former_names(node, descriptor, earlier())
@@ -417,7 +408,7 @@ def protobuf_writer(
         message = make()
         try:
             _fill(message, node, value)
-            return bytes(message.SerializeToString(deterministic=True))
+            return prefix + bytes(message.SerializeToString(deterministic=True))
         except (TypeError, ValueError, EncodeError, json_format.ParseError) as error:
             raise ValueError(f"the schema cannot hold it: {error}") from None
 

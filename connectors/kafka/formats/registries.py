@@ -1,78 +1,52 @@
-"""The table of schema registries: how each one's serializers name a schema, and who looks it up.
-
-A new registry is a module and a row here.
-"""
+"""The table of schema registries: a new one is a module, with its `Framing`, and a row here."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from seamline.connectors.kafka.formats import azure, confluent, glue
-from seamline.connectors.kafka.formats.schemas import NoRegistry, SchemaId, SchemaRegistry, Schemas
+from seamline.connectors.kafka.formats.azure import AzureRegistry
+from seamline.connectors.kafka.formats.framing import SchemaId
+from seamline.connectors.kafka.formats.glue import GlueRegistry
+from seamline.connectors.kafka.formats.schemas import NoRegistry, SchemaRegistry, Schemas
 from seamline.connectors.protocols.raw_records import Headers
 
 if TYPE_CHECKING:
     from seamline.connectors.config import SchemaRegistryConfig
 
-Frame: TypeAlias = Callable[[bytes, Headers | None, str, str], tuple[SchemaId, bytes] | None]
-"""(part as in the log, headers, `key` or `value`, kind of schema) → schema id and part, or None."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RegistryKind:
-    """A kind of schema registry.
-
-    Attributes:
-        client: Looks up schemas.
-        frame: Tells the schema id of a part that its serializers wrote, and the part itself.
-        first_byte: The first byte of parts that an id precedes; None if none does.
-        bare: Returns such a part without the id; raises ValueError for one that is damaged.
-    """
-
-    client: Callable[[SchemaRegistryConfig], SchemaRegistry]
-    frame: Frame
-    first_byte: int | None = None
-    bare: Callable[[bytes], bytes] = lambda value: value
-
-
-REGISTRIES: Mapping[str, RegistryKind] = {
-    "azure": RegistryKind(azure.AzureRegistry, azure.frame),
-    "glue": RegistryKind(glue.GlueRegistry, glue.frame, 3, glue.bare),
-    "confluent": RegistryKind(SchemaRegistry, confluent.frame, 0, confluent.bare),
+REGISTRIES: Mapping[str, type[SchemaRegistry]] = {
+    "azure": AzureRegistry,
+    "glue": GlueRegistry,
+    "confluent": SchemaRegistry,
 }
-"""The kinds by `schema_registry.type`; the last one also says why a part names no schema."""
-
-_BARE = {kind.first_byte: kind.bare for kind in REGISTRIES.values() if kind.first_byte is not None}
+"""The registries by `schema_registry.type`."""
 
 
-def frame(
-    value: bytes, headers: Headers | None, part: str, kind: str = ""
+def _read_any(
+    value: bytes, headers: Headers | None, part: str, kind: str
 ) -> tuple[SchemaId, bytes]:
-    """Returns the schema id of a part, and the part itself.
+    for kind_of_registry in REGISTRIES.values():
+        with contextlib.suppress(ValueError):
+            return kind_of_registry.framing.read(value, headers, part, kind)
+    raise ValueError(f"no schema id before it, but {value[:5].hex(' ') or 'nothing'}")
 
-    Args:
-        value: The part as the log holds it.
-        headers: The record's headers.
-        part: `key` or `value`.
-        kind: The kind of its schema, if only that kind will do.
 
-    Raises:
-        ValueError: it names no schema, or in an unknown way.
-    """
-    for registry_kind in REGISTRIES.values():
-        named = registry_kind.frame(value, headers, part, kind)
-        if named is not None:
-            return named
-    raise ValueError("it names no schema")
+ANY = dataclasses.replace(SchemaRegistry.framing, read=_read_any, mark=b"")
+"""The framing where no registry is configured: it tells whether a part needs one."""
+
+_BARE = {
+    kind.framing.mark[0]: kind.framing.bare for kind in REGISTRIES.values() if kind.framing.mark
+}
 
 
 def bare(value: bytes) -> bytes:
     """Returns a self-describing part without the id before it, if there is one.
 
-    No JSON begins with a byte that such an id begins with. A damaged part is returned as it is.
+    No JSON begins with a byte that such an id begins with, so no registry needs to be configured. A
+    damaged part is returned as it is.
     """
     without = _BARE.get(value[0]) if value else None
     try:
@@ -90,4 +64,4 @@ def registry(config: SchemaRegistryConfig | None) -> Schemas:
     """
     if config is None or not config.address:
         return NoRegistry()
-    return REGISTRIES[config.type].client(config)
+    return REGISTRIES[config.type](config)

@@ -1,7 +1,7 @@
 """Writes parts with a schema: the table's own, or the newest that is registered for the topic.
 
-A part of a registered schema is prefixed as Confluent's serializers do it: with a zero byte, the
-schema's id in four bytes, and for Protobuf the index of the part's message, which is the first.
+The id of a registered schema precedes its parts, or is in a header beside them, as the registry's
+own serializers do it. A Protobuf part is the first message of its file.
 """
 
 from __future__ import annotations
@@ -12,20 +12,36 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from seamline.connectors.kafka.formats.framing import Framing, SchemaId
 from seamline.connectors.kafka.formats.infer_schema import KINDS
 from seamline.connectors.kafka.formats.parts import Setting
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.kafka.formats.tree_writing import encoder
 from seamline.connectors.kafka.formats.trees import Node, spelt
+from seamline.connectors.protocols.raw_records import Headers
 from seamline.sql.types import Type
 
 Write: TypeAlias = Callable[[Any], bytes]
 """Makes a part from a column's value, or from a row of values; raises ValueError."""
-_FIRST_MESSAGE = b"\0"
 
 
-def part_writer(setting: Setting, format_: str, topic: str, type_: Type, path: str = "") -> Write:
-    """Returns a function that writes parts of a topic's records.
+@dataclasses.dataclass(frozen=True, slots=True)
+class PartWriter:
+    """Writes parts of one schema.
+
+    Attributes:
+        write: Makes a part.
+        headers: The headers beside each part.
+    """
+
+    write: Write
+    headers: Headers
+
+
+def part_writer(
+    setting: Setting, format_: str, topic: str, type_: Type, path: str = ""
+) -> PartWriter:
+    """Returns what writes parts of a topic's records.
 
     Args:
         setting: Keys or values, and where their schemas are.
@@ -39,16 +55,19 @@ def part_writer(setting: Setting, format_: str, topic: str, type_: Type, path: s
         SeamlineError: SCHEMA_REGISTRY_UNAVAILABLE, DEADLINE_EXCEEDED.
     """
     kind = KINDS[format_]
+    earlier: Earlier = tuple
+    prefix, framing = b"", None
+    headers: Headers = ()
     if setting.schema is not None:
-        frame, schema = b"", Schema(kind, setting.schema)
-        earlier: Earlier = tuple
+        schema = Schema(kind, setting.schema)
     else:
-        number, schema = _newest(setting, f"{topic}-{setting.part}", kind)
-        earlier = functools.partial(setting.schemas.earlier, number)
-        frame = _framed(number) + (_FIRST_MESSAGE if kind == "PROTOBUF" else b"")
-    node, write = _of_kind(kind, schema, earlier, type_)
+        schema_id, schema = _newest(setting, f"{topic}-{setting.part}", kind)
+        framing = setting.schemas.framing
+        prefix, headers = framing.write(schema_id, setting.part, kind)
+        earlier = functools.partial(setting.schemas.earlier, schema_id)
+    node, write = _of_kind(schema, earlier, type_, framing)
     encode = encoder(spelt(node, setting.spelling), type_, path)
-    return lambda value: frame + write(encode(value))
+    return PartWriter(lambda value: prefix + write(encode(value)), headers)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,12 +75,14 @@ class Described:
     """How to write JSON that has a schema.
 
     Attributes:
-        frame: The bytes that precede it.
+        prefix: The bytes that precede it.
+        headers: The headers beside it.
         check: Raises ValueError for a text that does not conform to the schema.
         required: The names that objects must have.
     """
 
-    frame: bytes
+    prefix: bytes
+    headers: Headers
     check: Callable[[bytes], None]
     required: frozenset[str]
 
@@ -72,7 +93,7 @@ class Described:
             ValueError: the text does not conform to the schema.
         """
         self.check(text)
-        return self.frame + text
+        return self.prefix + text
 
 
 def described(setting: Setting, topic: str) -> Described:
@@ -84,21 +105,18 @@ def described(setting: Setting, topic: str) -> Described:
     """
     from seamline.connectors.kafka.formats.json_schema_checks import checker
 
-    frame, schema = b"", Schema("JSON", setting.schema or "")
+    prefix, schema = b"", Schema("JSON", setting.schema or "")
+    headers: Headers = ()
     if setting.schema is None:
-        number, schema = _newest(setting, f"{topic}-{setting.part}", "JSON")
-        frame = _framed(number)
+        schema_id, schema = _newest(setting, f"{topic}-{setting.part}", "JSON")
+        prefix, headers = setting.schemas.framing.write(schema_id, setting.part, "JSON")
     check = checker(schema)
     root = json.loads(schema.text)
     names = root.get("required", ()) if isinstance(root, dict) else ()
-    return Described(frame, check, frozenset(names))
+    return Described(prefix, headers, check, frozenset(names))
 
 
-def _framed(number: int) -> bytes:
-    return b"\0" + number.to_bytes(4, "big")
-
-
-def _newest(setting: Setting, subject: str, kind: str) -> tuple[int, Schema]:
+def _newest(setting: Setting, subject: str, kind: str) -> tuple[SchemaId, Schema]:
     newest = setting.schemas.latest(subject)
     if newest is None:
         raise ValueError(f"the schema registry has no subject {subject}")
@@ -107,11 +125,13 @@ def _newest(setting: Setting, subject: str, kind: str) -> tuple[int, Schema]:
     return newest
 
 
-def _of_kind(kind: str, schema: Schema, earlier: Earlier, type_: Type) -> tuple[Node, Write]:
-    if kind == "AVRO":
+def _of_kind(
+    schema: Schema, earlier: Earlier, type_: Type, framing: Framing | None
+) -> tuple[Node, Write]:
+    if schema.kind == "AVRO":
         from seamline.connectors.kafka.formats.avro_values import avro_writer
 
         return avro_writer(schema)
     from seamline.connectors.kafka.formats.protobuf_values import protobuf_writer
 
-    return protobuf_writer(schema, earlier, type_)
+    return protobuf_writer(schema, earlier, type_, framing)

@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, runti
 
 from seamline.connectors import supervision
 from seamline.connectors.dependencies import Dependency, again, letting_others_run
+from seamline.connectors.kafka.formats import confluent
+from seamline.connectors.kafka.formats.framing import Framing, SchemaId
 from seamline.connectors.logins import LoginError, Token, TokenSource, token_source
 from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
 from seamline.errors import SCHEMA_REGISTRY_UNAVAILABLE, SeamlineError
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
 
     from seamline.connectors.config import SchemaRegistryConfig
 
-SchemaId: TypeAlias = int | str
-"""A registry's number for a schema, or its GUID."""
 Earlier: TypeAlias = "Callable[[], Sequence[Schema]]"
 """Returns the versions before a schema, newest first."""
 _T = TypeVar("_T")
@@ -61,6 +61,10 @@ class Schema:
 class Schemas(Protocol):
     """Looks up schemas."""
 
+    @property
+    def framing(self) -> Framing:
+        """How the registry's serializers name the schema of a part."""
+
     def by_id(self, schema_id: SchemaId) -> Schema:
         """Returns the schema that an id stands for.
 
@@ -69,7 +73,7 @@ class Schemas(Protocol):
             SeamlineError: SCHEMA_REGISTRY_UNAVAILABLE; DEADLINE_EXCEEDED or CANCELED.
         """
 
-    def latest(self, subject: str) -> tuple[int, Schema] | None:
+    def latest(self, subject: str) -> tuple[SchemaId, Schema] | None:
         """Returns a subject's newest schema, preceded by its id; None if there is no such subject.
 
         Raises:
@@ -101,6 +105,13 @@ class HasSchemas(Protocol):
 class NoRegistry:
     """Stands in for the registry of a cluster that has none."""
 
+    @property
+    def framing(self) -> Framing:
+        """See `Schemas.framing`: a part that any registry's serializers wrote needs a registry."""
+        from seamline.connectors.kafka.formats import registries  # of which this is none
+
+        return registries.ANY
+
     def by_id(self, schema_id: SchemaId) -> Schema:
         """See `Schemas.by_id`."""
         raise SeamlineError(
@@ -109,7 +120,7 @@ class NoRegistry:
             hint="Add schema_registry to the cluster in the configuration.",
         )
 
-    def latest(self, subject: str) -> tuple[int, Schema] | None:
+    def latest(self, subject: str) -> tuple[SchemaId, Schema] | None:
         """See `Schemas.latest`."""
         raise SeamlineError(
             SCHEMA_REGISTRY_UNAVAILABLE,
@@ -143,12 +154,15 @@ class SchemaRegistry:
     """A registry that speaks Confluent's API. Safe to share between threads.
 
     Attributes:
+        framing: How its serializers name the schema of a part.
         dependency: What requests to it are calls to.
 
     Args:
         config: Where it is.
         tokens: The tokens of its login; by default, those that the login makes.
     """
+
+    framing = confluent.FRAMING
 
     def __init__(self, config: SchemaRegistryConfig, tokens: TokenSource | None = None) -> None:
         self._url = config.address
@@ -210,11 +224,11 @@ class SchemaRegistry:
         body = self._get(f"/schemas/{kind}/{schema_id}")
         return None if body is None else self._schema(body)
 
-    def latest(self, subject: str) -> tuple[int, Schema] | None:
+    def latest(self, subject: str) -> tuple[SchemaId, Schema] | None:
         """See `Schemas.latest`."""
         return self._answer(("latest", subject), lambda: self._latest(subject))
 
-    def _latest(self, subject: str) -> tuple[int, Schema] | None:
+    def _latest(self, subject: str) -> tuple[SchemaId, Schema] | None:
         body = self._get(_path(subject, "latest"))
         if body is None:
             return None

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from seamline.connectors.kafka.formats.envelopes import ENVELOPES
 from seamline.connectors.kafka.formats.framed import unframed
+from seamline.connectors.kafka.formats.framing import SchemaId
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts, Setting
-from seamline.connectors.kafka.formats.registries import frame
-from seamline.connectors.kafka.formats.schemas import Schema, SchemaId
+from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.errors import SCHEMA_NOT_EVOLVED, SeamlineError
 from seamline.seam.evolution import Change, WidenColumn, changes
 from seamline.seam.records import DecoderSpec
@@ -150,11 +150,12 @@ class DescribedValues:
         return arrays, bad
 
     def _unfit(self, values: Parts, headers: AllHeaders) -> Iterator[tuple[int, Unfit]]:
-        part = self._setting.part
+        part, framing = self._setting.part, self._setting.schemas.framing
         for index, value in enumerate(values):
             if value is not None:
                 try:
-                    schema_id, _ = frame(value, headers[index] if headers else None, part)
+                    entry = headers[index] if headers else None
+                    schema_id, _ = framing.read(value, entry, part, "JSON")
                     misfit = self._of(schema_id)
                 except ValueError:
                     continue  # it names no known schema

@@ -71,6 +71,7 @@ class RecordWriter:
             for name, format_ in ((VALUE, binding.format), (KEY, binding.key_format))
         )
         self._value = value.maker(fields, sources)
+        self._schema_headers = value.headers
         self._key = key.maker(fields, sources)
         if self._key is None and binding.key is not None:
             repeated = binding.key.lower()
@@ -152,13 +153,17 @@ class RecordWriter:
             )
 
     def _record(self, row: _Cells) -> NewRecord:
+        value = self._empty if self._value is None else self._value(row)
         return NewRecord(
             None if self._key is None else self._key(row),
-            self._empty if self._value is None else self._value(row),
+            value,
             [
-                (name, _header(row[place]))
-                for place, name in self._headers
-                if row[place] is not None
+                *(
+                    (name, _header(row[place]))
+                    for place, name in self._headers
+                    if row[place] is not None
+                ),
+                *(self._schema_headers if value is not None else ()),
             ],
         )
 
@@ -211,6 +216,7 @@ class _Part:
         binding: The topic.
         key_bytes: How keys that need no schema are written.
         schemas: Where schemas are registered.
+        headers: The headers beside them that name their schema, once their maker is there.
     """
 
     name: str
@@ -218,6 +224,7 @@ class _Part:
     binding: TopicBinding
     key_bytes: KeyBytes
     schemas: Schemas
+    headers: list[tuple[str, bytes | None]] = dataclasses.field(default_factory=list)
 
     def maker(self, fields: Sequence[Field], sources: Sequence[Source]) -> _Maker | None:
         """Returns a function that makes them from rows, or None if no column is in them."""
@@ -273,18 +280,22 @@ class _Part:
 
     def _writer(self, type_: Type, path: str) -> Callable[[Any], bytes]:
         try:
-            return part_writer(self._setting, self.format, self.binding.topic, type_, path)
+            writer = part_writer(self._setting, self.format, self.binding.topic, type_, path)
         except ValueError as error:
             raise _not_made(f"such rows: {error}") from error
+        self.headers.extend(writer.headers)
+        return writer.write
 
     def _described(self) -> Described | None:
         """Returns how to write JSON that has a schema; None if it has none."""
         if self.format != "json_schema":
             return None
         try:
-            return described(self._setting, self.binding.topic)
+            said = described(self._setting, self.binding.topic)
         except ValueError as error:
             raise _not_made(f"such rows: {error}") from error
+        self.headers.extend(said.headers)
+        return said
 
     def _unfit(self, fields: Sequence[Field]) -> SeamlineError:
         names = ", ".join(field.name for field in fields)

@@ -15,8 +15,9 @@ import pytest
 
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.envelopes import rows_of
+from seamline.connectors.kafka.formats.framing import SchemaId
 from seamline.connectors.kafka.formats.infer import infer_json
-from seamline.connectors.kafka.formats.schemas import NoRegistry, Schema, SchemaId
+from seamline.connectors.kafka.formats.schemas import NoRegistry, Schema
 from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.seam.binding import TopicBinding

@@ -16,7 +16,9 @@ from fakes.memory import MemoryLog
 from support.tails import COLUMNS, NEVER, TOPIC, MemoryTail
 from support.waiting import wait_until
 
-from seamline.connectors.kafka.formats.schemas import Schema, SchemaId, Schemas
+from seamline.connectors.kafka.formats import confluent
+from seamline.connectors.kafka.formats.framing import SchemaId
+from seamline.connectors.kafka.formats.schemas import Schema, Schemas
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import SCHEMA_REGISTRY_UNAVAILABLE, SeamlineError
 from seamline.gateway.tail.unknown import NotedSchemas
@@ -33,6 +35,8 @@ AVRO = {
 class Learning:
     """A registry that knows what it has been told."""
 
+    framing = confluent.FRAMING
+
     def __init__(self) -> None:
         self.known: dict[SchemaId, Schema] = {}
         self.asked: list[SchemaId] = []
@@ -46,7 +50,7 @@ class Learning:
             raise ValueError(f"schema id {schema_id} is not in the registry")
         return self.known[schema_id]
 
-    def latest(self, subject: str) -> tuple[int, Schema] | None:
+    def latest(self, subject: str) -> tuple[SchemaId, Schema] | None:
         return None
 
     def earlier(self, schema_id: SchemaId) -> tuple[Schema, ...]:
