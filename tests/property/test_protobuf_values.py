@@ -502,7 +502,7 @@ def test_what_an_any_holds_is_json_or_a_row_with_a_field_per_type() -> None:
         ' "Empty" boolean, "google.protobuf.Timestamp" timestamp(6), "StringValue" varchar,'
         ' "@type" varchar, type_url varchar))'
     )
-    decoder = ProtobufValues(Schema("PROTOBUF", ANY), columns, whole=False, is_framed=False)
+    decoder = ProtobufValues(Schema("PROTOBUF", ANY), columns, whole=False)
     (jsons, many), bad = decoder.decode([m.SerializeToString() for m in messages] * 2)
     assert bad == {}
     for message, text in zip(messages, jsons.to_pylist(), strict=False):
@@ -536,13 +536,13 @@ def test_an_any_of_another_type_keeps_its_bytes_and_a_broken_one_is_bad() -> Non
     broken.c.type_url, broken.c.value = "x/shop.Order", b"\xff"
     values = [message.SerializeToString() for message in (unknown, broken)]
     columns = parse_fields("c json")
-    decoder = ProtobufValues(Schema("PROTOBUF", ANY), columns, whole=False, is_framed=False)
+    decoder = ProtobufValues(Schema("PROTOBUF", ANY), columns, whole=False)
     (array,), bad = decoder.decode(values)
     assert json.loads(array[0].as_py()) == {"@type": "x/other.Type", "value": "/w=="}
     assert list(bad) == [1]
     assert bad[1].startswith("c.Order: not Protobuf")
     plain = parse_fields("c row(type_url varchar, value varbinary)")
-    decoder = ProtobufValues(Schema("PROTOBUF", ANY), plain, whole=False, is_framed=False)
+    decoder = ProtobufValues(Schema("PROTOBUF", ANY), plain, whole=False)
     (array,), bad = decoder.decode(values)
     assert bad == {}
     assert array.to_pylist()[1] == {"type_url": "x/shop.Order", "value": b"\xff"}
@@ -551,7 +551,7 @@ def test_an_any_of_another_type_keeps_its_bytes_and_a_broken_one_is_bad() -> Non
 def test_an_any_that_is_nested_too_deeply_is_bad() -> None:
     file = protobuf_schema.compiled(Schema("PROTOBUF", ANY))
     columns = parse_fields("c json")
-    decoder = ProtobufValues(Schema("PROTOBUF", ANY), columns, whole=False, is_framed=False)
+    decoder = ProtobufValues(Schema("PROTOBUF", ANY), columns, whole=False)
     make = message_factory.GetMessageClass(file.message_types_by_name["R"])
     any_ = make().c
     values = []

@@ -23,7 +23,8 @@ from support.examples import examples
 
 from seamline.connectors.kafka.formats import protobuf_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.kafka.formats.schemas import NoRegistry, Schema, SchemaId
+from seamline.connectors.kafka.formats.framing import SchemaId
+from seamline.connectors.kafka.formats.schemas import NoRegistry, Schema
 from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import BAD_RECORD, SeamlineError
 from seamline.gateway.commands.tables import parse_fields
