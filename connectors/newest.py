@@ -62,13 +62,13 @@ def newest_places(rows: pa.Table, newest: Newest) -> np.ndarray:
     codes, count = _codes(keyed, newest.key_names)
     offsets = keyed.column(newest.offset.name).to_numpy()
     order = np.argsort(offsets, kind="stable")
-    last = np.empty(count, dtype=np.int64)
+    last = np.full(count, -1)
     last[codes[order]] = order  # for repeated indices, the last assignment stays
     if not newest.is_settled:
         partitions = keyed.column(newest.partition.name).to_numpy()
         if (partitions != partitions[last[codes]]).any():
             raise SeamlineError(UPSERT_ORDER_UNKNOWN, newest.moved_key.partition(": ")[2])
-    last.sort()
+    last = np.sort(last[last >= 0])
     return last if indexes is None else indexes[last]
 
 
@@ -119,7 +119,7 @@ def of_keys(rows: pa.Table, predicate: Predicate | None, newest: Newest) -> pa.T
 
 
 def _codes(rows: pa.Table, names: tuple[str, ...]) -> tuple[np.ndarray, int]:
-    """Returns a number for each row, equal for equal keys, and how many numbers there are."""
+    """Returns a number for each row, equal for equal keys, and one that is above all of them."""
     codes, count = _encoded(rows.column(names[0]).combine_chunks())
     for name in names[1:]:
         more, size = _encoded(rows.column(name).combine_chunks())
@@ -127,10 +127,18 @@ def _codes(rows: pa.Table, names: tuple[str, ...]) -> tuple[np.ndarray, int]:
     return codes, count
 
 
+_SPREAD_MAX = 4
+"""Integers are numbers for themselves while there are at most this many of them for each row."""
+
+
 def _encoded(values: pa.Array) -> tuple[np.ndarray, int]:
     if pa.types.is_integer(values.type):
-        numbers, encoded = np.unique(values.to_numpy(), return_inverse=True)
-        return encoded, len(numbers)
+        numbers = values.to_numpy().astype(np.int64)
+        least, greatest = int(numbers.min()), int(numbers.max())
+        if greatest - least < _SPREAD_MAX * len(numbers):
+            return numbers - least, greatest - least + 1
+        distinct, codes = np.unique(numbers, return_inverse=True)
+        return codes, len(distinct)
     encoded = pc.dictionary_encode(values)
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
 

@@ -566,13 +566,14 @@ def spec_of(fields: tuple[Field, ...], primary_key: tuple[str, ...], **said: Any
     return DecoderSpec.of(binding, (*fields, *columns.METADATA_FIELDS))
 
 
-@examples(60)
+@examples(120)
 @given(
     st.lists(
         st.tuples(st.sampled_from([None, 1, 2, 3]), st.sampled_from("xyz"), st.integers(0, 2)),
         max_size=30,
     ),
     st.permutations(range(30)),
+    st.sampled_from([1, -(2**61)]),
     st.booleans(),
     st.booleans(),
     st.booleans(),
@@ -580,6 +581,7 @@ def spec_of(fields: tuple[Field, ...], primary_key: tuple[str, ...], **said: Any
 def test_arrow_and_duckdb_find_the_same_newest_rows(
     keys: list[tuple[int | None, str, int]],
     offsets: list[int],
+    factor: int,
     is_pair: bool,
     is_settled: bool,
     is_truncated: bool,
@@ -587,7 +589,7 @@ def test_arrow_and_duckdb_find_the_same_newest_rows(
     names = ("a", "b")[: 1 + is_pair]
     rows = pa.table(
         {
-            "a": pa.array([a for a, _, _ in keys], pa.int64()),
+            "a": pa.array([a and a * factor for a, _, _ in keys], pa.int64()),
             "b": pa.array([b if a else None for a, b, _ in keys], pa.string()),
             "_kafka_partition": pa.array(
                 [0 if is_settled else (a or 0) * p // 3 for a, _, p in keys], pa.int32()
