@@ -11,17 +11,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import OutputFile
-from pyiceberg.io.pyarrow import (
-    ParquetFormatModel,
-    ParquetFormatWriter,
-    parquet_path_to_id_mapping,
-)
+from pyiceberg.io.pyarrow import ParquetFormatModel, ParquetFormatWriter
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Properties
 
@@ -30,7 +26,7 @@ _PAGE_ROWS = "write.parquet.page-row-limit"
 _BLOOM = "write.parquet.bloom-filter-"
 _BLOOM_BYTES_MAX = 1 << 20
 _ANY_ROWS = 1 << 30
-_SAMPLE_ROWS = 1 << 16
+_SAMPLE_ROWS = 1 << 14
 """The first rows of a file show how large they are, and which columns repeat their values."""
 
 
@@ -56,21 +52,26 @@ class _Writer(ParquetFormatWriter):
     def write(self, table: pa.Table) -> None:
         """Writes rows; the first decide the size of row groups and filters, and dictionaries."""
         if self._writer is None and table.num_rows:
-            sample = table.slice(0, _SAMPLE_ROWS)
-            columns = {name: _Encoded.of(sample.column(name)) for name in table.column_names}
-            row_bytes = sum(c.size_bytes for c in columns.values()) / sample.num_rows
-            limit = row_group_rows(self._asked, row_bytes)
+            columns = _encoded(table)
+            limit = row_group_rows(self._asked, sum(c.row_bytes for c in columns.values()))
             if limit is not None:
                 self._row_group_size = min(int(self._row_group_size or limit), limit)
             rows = min(int(self._row_group_size or table.num_rows), table.num_rows)
-            plain = {name for name, column in columns.items() if not column.is_dictionary}
-            paths = parquet_path_to_id_mapping(self._file_schema)
             self._parquet_writer_kwargs |= {
                 "bloom_filter_options": bloom_filters(self._asked, table.schema, rows),
                 "max_rows_per_page": _page_rows(self._asked),
-                "use_dictionary": [path for path in paths if path not in plain],
+                "use_dictionary": _dictionaries(table.schema, columns),
             }
         super().write(table)
+
+
+def dictionary_columns(rows: pa.Table) -> list[str]:
+    """Returns the columns of which a file should store each value once, by their paths in it.
+
+    Those are all but the ones whose values hardly repeat, such as ids. pyarrow would store these
+    twice, while Iceberg's Java library compares sizes first. The first rows decide.
+    """
+    return _dictionaries(rows.schema, _encoded(rows))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,31 +79,54 @@ class _Encoded:
     """How a column's values are stored in a file.
 
     Attributes:
-        size_bytes: About how many bytes they take before they are compressed.
+        row_bytes: About how many bytes they take a row, before they are compressed.
         is_dictionary: Whether each is stored once, with numbers that refer to it.
     """
 
-    size_bytes: float
+    row_bytes: float
     is_dictionary: bool
 
     @classmethod
     def of(cls, values: pa.ChunkedArray) -> _Encoded:
-        """Returns the smaller encoding; nested values are taken to repeat.
-
-        pyarrow would store those that hardly repeat, such as ids, twice, while Iceberg's Java
-        library also compares sizes first.
-        """
+        """Returns the smaller encoding; nested values are taken to repeat."""
         count = len(values) - values.null_count
-        if not count or pa.types.is_nested(values.type):
-            return cls(values.nbytes if count else 0, is_dictionary=True)
+        if not count:
+            return cls(0, is_dictionary=True)
+        value_bytes = values.nbytes / len(values)
+        if pa.types.is_nested(values.type):
+            return cls(value_bytes, is_dictionary=True)
         if isinstance(values.type, pa.BaseExtensionType):
             values = values.cast(values.type.storage_type)
-        value_bytes, different = values.nbytes / len(values), pc.count_distinct(values).as_py()
-        plain_bytes = count * value_bytes
-        dictionary_bytes = different * value_bytes + count * (different - 1).bit_length() / 8
-        if dictionary_bytes < plain_bytes:
-            return cls(dictionary_bytes, is_dictionary=True)
-        return cls(plain_bytes, is_dictionary=False)
+        different = pc.count_distinct(values).as_py()
+        with_dictionary = different / count * value_bytes + (different - 1).bit_length() / 8
+        smaller = min(value_bytes, with_dictionary)
+        return cls(smaller * count / len(values), is_dictionary=with_dictionary < value_bytes)
+
+
+def _encoded(rows: pa.Table) -> dict[str, _Encoded]:
+    sample = rows.slice(0, _SAMPLE_ROWS)
+    return {name: _Encoded.of(sample.column(name)) for name in rows.column_names}
+
+
+def _dictionaries(schema: pa.Schema, columns: Mapping[str, _Encoded]) -> list[str]:
+    repeated = (field for field in schema if columns[field.name].is_dictionary)
+    return [path for field in repeated for path in _paths(field.name, field.type)]
+
+
+def _paths(path: str, type_: pa.DataType) -> Iterator[str]:
+    """Yields the paths of the columns that a field takes in a file."""
+    match type_:
+        case pa.StructType():
+            parts = [(field.name, field.type) for field in type_]
+        case pa.ListType() | pa.LargeListType() | pa.FixedSizeListType():
+            parts = [("list.element", type_.value_type)]
+        case pa.MapType():
+            parts = [("key_value.key", type_.key_type), ("key_value.value", type_.item_type)]
+        case _:
+            yield path
+            return
+    for name, part in parts:
+        yield from _paths(f"{path}.{name}", part)
 
 
 def row_group_rows(properties: Mapping[str, str], row_bytes: float) -> int | None:

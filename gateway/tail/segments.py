@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from seamline.connectors.iceberg.parquet_writer import dictionary_columns
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols.raw_records import RawBatch, joined, part_of
 from seamline.connectors.shared_memory import shared_memory
@@ -304,7 +305,14 @@ def spill(segment: Segment, directory: pathlib.Path) -> Segment:
     schema = pa.schema([field.with_nullable(nullable=True) for field in rows.schema])
     table = pa.Table.from_arrays(rows.columns, schema=schema)
     try:
-        pq.write_table(table, path, compression="lz4", row_group_size=_ROW_GROUP_ROWS)
+        pq.write_table(
+            table,
+            path,
+            compression="lz4",
+            row_group_size=_ROW_GROUP_ROWS,
+            max_rows_per_page=_ROW_GROUP_ROWS,
+            use_dictionary=dictionary_columns(table),
+        )
     except BaseException:
         path.unlink(missing_ok=True)
         raise

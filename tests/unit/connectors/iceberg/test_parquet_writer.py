@@ -92,6 +92,8 @@ def test_only_values_that_repeat_are_in_dictionaries(tmp_path: pathlib.Path) -> 
         "rare": (pa.int64(), [i if i % 1000 == 0 else None for i in range(5000)], False),
         "absent": (pa.string(), [None] * 5000, True),
         "uuid": (pa.uuid(), [i.to_bytes(16) for i in range(5000)], False),
+        "sizes": (pa.map_(pa.string(), pa.int64()), [{"a": i} for i in range(5000)], True),
+        "extra": (pa.struct({"a": pa.string()}), [{"a": f"a {i}"} for i in range(5000)], True),
         "tags": (pa.list_(pa.string()), [[f"tag {i}"] for i in range(5000)], True),
     }
     rows = pa.table({name: pa.array(v, t) for name, (t, v, _) in columns.items()})
