@@ -1,5 +1,7 @@
 """Records whose schema changes: the ladder of schemas that producers climb, and what they wrote.
 
+One of the fields is a union of several types.
+
 The ladder is a function of the seed; each step adds, widens, renames or drops a field somewhere.
 Every producer climbs at its own pace, and now and then writes with a schema from before. The
 independent consumer asks the registry past its proxy, and reads records as fastavro does.
@@ -24,7 +26,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.serialization import MessageField, SerializationContext
 from support.registry import Registry
-from support.schema_histories import History, Leaf, Member, decimals
+from support.schema_histories import History, Leaf, Member, Record, Several, decimals
 
 from chaos.history import Recorder, SchemaRegistered, price_of
 
@@ -32,6 +34,7 @@ _FRAME = struct.Struct(">bI")
 _STEP_SHARE = 0.025
 _OLD_SHARE = 0.2
 _AGAIN_S = 0.5
+_UNION = "either"
 
 
 class Ladder:
@@ -46,6 +49,9 @@ class Ladder:
             Member([name], Leaf(kind), is_steady=True)
             for name, kind in (("id", "long"), ("text", "string"), ("price", decimals(12)))
         ]
+        place = Record("Place", [Member(["at"], Leaf("double"), is_steady=True)])
+        union = Several([Leaf("string"), Leaf("long"), place])
+        steady.append(Member([_UNION], union, is_steady=True))
         self._history = History(seed, steady)
         self._roots = [copy.deepcopy(self._history.root)]
 
@@ -146,9 +152,17 @@ def reader_of(registry: Registry) -> Callable[[bytes], dict[str, Any]]:
         _, schema_id = _FRAME.unpack_from(value)
         stream = io.BytesIO(value[_FRAME.size :])
         body: dict[str, Any] = shown(fastavro.schemaless_reader(stream, schema(schema_id), None))
-        return body
+        return {**body, _UNION: _by_type(body[_UNION])} if _UNION in body else body
 
     return read
+
+
+def _by_type(value: Any) -> Any:
+    """A value of the union as the row that it is in a table, with a field per type."""
+    if value is None:
+        return None
+    types = {"string": str, "long": int, "Place": dict}
+    return {name: value if isinstance(value, type_) else None for name, type_ in types.items()}
 
 
 def shown(value: Any) -> Any:

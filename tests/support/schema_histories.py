@@ -69,6 +69,19 @@ class Nested:
 
 
 @dataclasses.dataclass
+class Several:
+    """A union of several types."""
+
+    branches: Sequence[Any]
+
+    def avro(self, everything: bool) -> list[Any]:
+        return [branch.avro(everything) for branch in self.branches]
+
+    def value(self, chance: random.Random) -> Any:
+        return chance.choice(self.branches).value(chance)
+
+
+@dataclasses.dataclass
 class Member:
     """A field, with the names it had; its present one is the last."""
 
@@ -89,7 +102,7 @@ class Record:
         fields = [
             {
                 "name": member.names[-1],
-                "type": ["null", member.type.avro(everything)],
+                "type": ["null", *_branches(member.type.avro(everything))],
                 "default": None,
                 "aliases": member.names[:-1],
             }
@@ -104,6 +117,10 @@ class Record:
             for m in self.members
             if m.is_there
         }
+
+
+def _branches(type_: Any) -> list[Any]:
+    return type_ if isinstance(type_, list) else [type_]
 
 
 def records_in(type_: Any) -> Iterator[Record]:
