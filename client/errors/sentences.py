@@ -47,7 +47,8 @@ _LOST_TASK = re.compile(
 )
 _FRAME = re.compile(
     r"\s+at (?:[\w.-]+//?)?(?:[\w.-]+(?:@[\w.-]+)?/)?[\w$.<>]+\((?:[\w$-]+\.\w+:\d+|[\w ]+)\)"
-    r"(?: ~?\[[^\]]*\])?|\s+\.\.\. \d+ (?:more|common frames omitted)"
+    r"(?: ~?\[[^\]]*\])?|\s+\.\.\. \d+ (?:more|common frames omitted)|"
+    r"\s+Suppressed: [\w.]+\$OriginalTryStackTraceException: [^\n]*"  # Spark's, of one error twice
 )
 _CUTS = re.compile(
     r"\s*(?:JVM stacktrace:|Driver stacktrace:|Stack Trace:|\n+LINE \d+:| ?SQLSTATE: \w+|"

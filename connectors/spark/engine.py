@@ -30,6 +30,7 @@ from seamline.connectors.spark.sessions import HANG_UP_S, Session, Sessions, let
 from seamline.connectors.spark.tail import decoded_tail, has_odd_time
 from seamline.errors import (
     CANCELED,
+    CATALOG_ACCESS_DENIED,
     DEADLINE_EXCEEDED,
     NOT_SUPPORTED,
     SPARK_FAILED,
@@ -80,21 +81,14 @@ class SparkEngine:
     def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
         """See `Engine.run`."""
         with named_errors(deadline):
-            statement = _Statement(self._sessions, deadline)
-            session = statement.session
-            try:
-                with statement.failing(), named_errors(deadline):
-                    sql = self._prepare(session, query, deadline)
-                    frame = session.spark.sql(sql)
-
-                def again() -> Any:
-                    return session.spark.sql(self._prepare(session, query, deadline, any_time=True))
-
-                batches = statement.read(_batches(session.spark, frame, again, query, deadline))
-                return ResultStream(query.schema, _logged(batches, sql), statement.close)
-            except BaseException:
-                statement.close()
-                raise
+            while True:
+                statement = _Statement(self._sessions, deadline)
+                try:
+                    return self._started(statement, query, deadline)
+                except BaseException:
+                    statement.close()
+                    if not statement.is_repeatable:
+                        raise
 
     def warm_up(self) -> None:
         """Has Spark started in the background, so that no statement has to wait for it."""
@@ -125,6 +119,20 @@ class SparkEngine:
         """Releases the sessions, and the server if it is ours."""
         self._sessions.close()
         self._close()
+
+    def _started(
+        self, statement: _Statement, query: EngineQuery, deadline: Deadline
+    ) -> ResultStream:
+        session = statement.session
+        with statement.failing(), named_errors(deadline):
+            sql = self._prepare(session, query, deadline)
+            frame = session.spark.sql(sql)
+
+        def again() -> Any:
+            return session.spark.sql(self._prepare(session, query, deadline, any_time=True))
+
+        batches = statement.read(_batches(session.spark, frame, again, query, deadline))
+        return ResultStream(query.schema, _logged(batches, sql), statement.close)
 
     def _prepare(
         self, session: Session, query: EngineQuery, deadline: Deadline, *, any_time: bool = False
@@ -232,6 +240,7 @@ class _Statement:
     Attributes:
         session: The session.
         has_ended: Whether nothing of the statement runs in its session any more.
+        is_repeatable: Whether it failed only because its session had an old login to a catalog.
     """
 
     def __init__(self, sessions: Sessions, deadline: Deadline) -> None:
@@ -242,6 +251,7 @@ class _Statement:
         self._forget = deadline.on_end(self._interruption)
         self._is_closed = False
         self.has_ended = False
+        self.is_repeatable = False
 
     def close(self) -> None:
         """Gives the session back, or lets go of it if something may still run there."""
@@ -262,11 +272,17 @@ class _Statement:
 
     @contextlib.contextmanager
     def failing(self) -> Iterator[None]:
-        """Notes whether a failure means that the server has ended the statement."""
+        """Notes whether a failure means that the server has ended the statement.
+
+        A token that a catalog refuses is replaced with the session, unless that is new.
+        """
         try:
             yield
         except SeamlineError as error:
             self.has_ended = error.code not in _MAY_STILL_RUN
+            if error.code is CATALOG_ACCESS_DENIED and self.session.statements > 1:
+                self._sessions.replace()
+                self.is_repeatable = True
             raise
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from seamline.connectors.iceberg.errors import TAKEN
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import (
+    CATALOG_ACCESS_DENIED,
+    CATALOG_UNAVAILABLE,
     COLD_FILE_INVALID,
     COLD_FILE_MISSING,
     COMMIT_CONFLICT,
@@ -52,6 +54,9 @@ _CONDITIONS: Mapping[str, ErrorCode] = {
     "KAFKA_DATA_LOSS": LOG_TRIMMED,
 }
 _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
+    # a REST catalog that refuses a token, with either of two statuses
+    ("iceberg.exceptions.NotAuthorizedException", CATALOG_ACCESS_DENIED),
+    ("iceberg.exceptions.RESTException: Unable to process (code: 419", CATALOG_ACCESS_DENIED),
     ("[SCALAR_SUBQUERY_TOO_MANY_ROWS]", SUBQUERY_MULTIPLE_ROWS),
     ("[UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY", NOT_SUPPORTED),
     ("Cannot generate code for expression: outer(", NOT_SUPPORTED),
@@ -82,6 +87,8 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("RESPONSE_ALREADY_RECEIVED", SPARK_UNAVAILABLE),
     ("some data may have been lost", LOG_TRIMMED),
     ("org.apache.kafka.common.errors.TimeoutException", KAFKA_UNAVAILABLE),
+    ("iceberg.exceptions.RESTException", CATALOG_UNAVAILABLE),
+    ("iceberg.exceptions.ServiceUnavailableException", CATALOG_UNAVAILABLE),
 )
 
 _AT_PLANNING = frozenset({"AnalysisException", "ParseException", "UnsupportedOperationException"})

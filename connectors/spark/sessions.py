@@ -12,6 +12,7 @@ process of its own. So `Sessions` keeps a few, which statements use one after an
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 import uuid
@@ -46,13 +47,14 @@ class Session:
         self.url = url
         self.spark = spark
         self.learned: dict[str, object] = {}
-        self._opened_at = time.monotonic()
+        self.opened_at = time.monotonic()
+        self.statements = 0
         self._views: set[str] = set()
 
     @property
     def is_worn(self) -> bool:
         """Whether it must not be used again."""
-        age_s = time.monotonic() - self._opened_at
+        age_s = time.monotonic() - self.opened_at
         return age_s > _AGE_MAX_S or len(self.learned) > _KERNELS_MAX
 
     def view(self, name: str, frame: Any) -> None:
@@ -70,6 +72,7 @@ class Session:
         self.spark.conf.set("spark.sql.session.timeZone", SESSION["spark.sql.session.timeZone"])
         self.spark.clearTags()  # tags belong to this thread
         self.spark.addTag(tag)
+        self.statements += 1
 
 
 class Sessions:
@@ -86,6 +89,7 @@ class Sessions:
         self._lock = threading.Lock()
         self._idle: list[Session] = []
         self._is_closed = False
+        self._replaced_at = -math.inf
 
     @property
     def idle(self) -> int:
@@ -97,7 +101,7 @@ class Sessions:
         """Returns a session that no other statement uses; what this thread runs in it is tagged."""
         url = self._url()
         while (session := self._next()) is not None:
-            if session.url == url and not session.is_worn:
+            if session.url == url and self._may_serve(session):
                 with contextlib.suppress(Exception):  # the server may have forgotten it
                     session.begin(tag)
                     return session
@@ -118,6 +122,13 @@ class Sessions:
 
         supervision.start("spark-tidy", tidy)
 
+    def replace(self) -> None:
+        """Has later statements open sessions, because a catalog refuses the tokens of these.
+
+        Iceberg in Java stops renewing a token after failures; a new session logs in again.
+        """
+        self._replaced_at = time.monotonic()
+
     def close(self) -> None:
         """Releases all idle sessions, and the others once they become idle."""
         with self._lock:
@@ -126,13 +137,18 @@ class Sessions:
         for session in idle:
             let_go(session.spark)
 
+    def _may_serve(self, session: Session) -> bool:
+        return not session.is_worn and session.opened_at > self._replaced_at
+
     def _next(self) -> Session | None:
         with self._lock:
             return self._idle.pop() if self._idle else None
 
     def _keep(self, session: Session) -> bool:
         with self._lock:
-            is_kept = not self._is_closed and not session.is_worn and len(self._idle) < _IDLE_MAX
+            is_kept = (
+                not self._is_closed and self._may_serve(session) and len(self._idle) < _IDLE_MAX
+            )
             if is_kept:
                 self._idle.append(session)
             return is_kept

@@ -38,6 +38,7 @@ from seamline.connectors.spark.merging import merge
 from seamline.connectors.spark.sessions import functions_for, session_apart
 from seamline.connectors.spark.tail import decoded_tail, has_odd_time
 from seamline.errors import (
+    CATALOG_ACCESS_DENIED,
     COMMIT_CONFLICT,
     INVALID_TABLE_DEFINITION,
     NOT_SUPPORTED,
@@ -71,6 +72,8 @@ class SparkTierTable(IcebergTierTable):
         log: The cluster its topic is in.
         cluster: The same cluster, as Spark reaches it.
         tasks_min: The least number of tasks that share a batch.
+        on_refusal: Called when the catalog refuses the session's token. Iceberg in Java stops
+            renewing it after failures, so that only another session logs in again.
         opened: The table, if it has just been loaded; the first `load` returns it.
     """
 
@@ -83,10 +86,12 @@ class SparkTierTable(IcebergTierTable):
         cluster: ClusterConfig,
         *,
         tasks_min: int,
+        on_refusal: Callable[[], None] = lambda: None,
         opened: IcebergTable | None = None,
     ) -> None:
         super().__init__(catalog, identifier, log, opened=opened)
         self._spark = spark
+        self._on_refusal = on_refusal
         self._cluster = cluster
         self._tasks_min = tasks_min
 
@@ -234,6 +239,8 @@ class SparkTierTable(IcebergTierTable):
             raise
         except Exception as error:
             named = named_error(error)
+            if named.code is CATALOG_ACCESS_DENIED:
+                self._on_refusal()
             is_unfit = named.code in (NOT_SUPPORTED, SPARK_FAILED)
             if is_unfit and self.load().current_schema_id != batch.schema_id:
                 name = ".".join((self._catalog.name, *self._identifier))

@@ -150,6 +150,7 @@ class SparkTables:
     def __init__(self, connections: Connections, spark: Any) -> None:
         self._connections = connections
         self._spark = spark
+        self._refused: Any = None
         self._starting = threading.Lock()
 
     def open(self, name: TableName) -> tuple[TierTable, HotLog]:
@@ -165,6 +166,7 @@ class SparkTables:
             parts.log,
             parts.cluster,
             tasks_min=cores(),
+            on_refusal=lambda: self._replace(spark),
             opened=parts.table,
         )
         return made, parts.log
@@ -188,11 +190,21 @@ class SparkTables:
         return self._connections.config.spark.remote is not None
 
     def _session(self) -> Any:
-        """Returns the session, or a new one if a restarted remote server has lost it."""
+        """Returns the session, or a new one: a server has lost it, or a catalog refuses its token.
+
+        The old one is not ended, as batches of other tables may still run in it.
+        """
         with self._starting:
-            if self._is_remote and self._spark.is_stopped:
+            is_refused = self._spark is self._refused
+            if self._is_remote and (is_refused or self._spark.is_stopped):
                 self._spark = start_spark(self._connections)
+            elif is_refused:
+                self._spark = self._spark.newSession()
             return self._spark
+
+    def _replace(self, session: Any) -> None:
+        """Has later batches run in another session."""
+        self._refused = session
 
 
 class AutoTables:

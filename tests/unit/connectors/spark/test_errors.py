@@ -9,10 +9,19 @@ from __future__ import annotations
 import pytest
 
 from seamline.connectors.spark.errors import named_error
-from seamline.errors import COMMIT_CONFLICT, KAFKA_UNAVAILABLE, LOG_TRIMMED, SPARK_FAILED, ErrorCode
+from seamline.errors import (
+    CATALOG_ACCESS_DENIED,
+    CATALOG_UNAVAILABLE,
+    COMMIT_CONFLICT,
+    KAFKA_UNAVAILABLE,
+    LOG_TRIMMED,
+    SPARK_FAILED,
+    ErrorCode,
+)
 
 JAVA = "".join(f"\n\tat org.apache.spark.Some{n}.run(Some.scala:{n})" for n in range(80))
 PYTHON = "".join(f'\n  File "worker.py", line {n}, in main\n    process()' for n in range(80))
+ICEBERG = "org.apache.iceberg.exceptions"
 DRIVER = "Driver stacktrace:" + JAVA
 
 
@@ -48,8 +57,36 @@ DRIVER = "Driver stacktrace:" + JAVA
             "Timeout of 20000ms expired",
         ),
         (f"it is gone\n\nJVM stacktrace:{JAVA}", SPARK_FAILED, "it is gone"),
+        (
+            f"An error occurred while calling o96.overwrite.\n: {ICEBERG}.NotAuthorizedException: "
+            f"Not authorized: no such token{JAVA}\n\tSuppressed: org.apache.spark.util.Utils$"
+            "OriginalTryStackTraceException: Full stacktrace of original doTryWithCallerStacktrace "
+            f"caller{JAVA}\n\t\t... 23 more\n",
+            CATALOG_ACCESS_DENIED,
+            "Not authorized: no such token",
+        ),
+        (
+            f"({ICEBERG}.NotAuthorizedException) Not authorized: no such token",
+            CATALOG_ACCESS_DENIED,
+            "Not authorized: no such token",
+        ),
+        (
+            f"{ICEBERG}.RESTException: Unable to process (code: 419, type: Error): old token{JAVA}",
+            CATALOG_ACCESS_DENIED,
+            "Unable to process (code: 419, type: Error): old token",
+        ),
+        (
+            f"{ICEBERG}.RESTException: Error occurred while processing POST request{JAVA}\n"
+            "Caused by: org.apache.hc.core5.http.NoHttpResponseException: "
+            f"127.0.0.1:1 failed to respond{JAVA}",
+            CATALOG_UNAVAILABLE,
+            "127.0.0.1:1 failed to respond",
+        ),
     ],
-    ids=["Python", "ours", "Java", "conflict", "Kafka", "Connect"],
+    ids=[
+        *("Python", "ours", "Java", "conflict", "Kafka", "Connect"),
+        *("refused token", "refused by Connect", "old token", "catalog away"),
+    ],
 )
 def test_a_trace_is_no_message(text: str, code: ErrorCode, message: str) -> None:
     found = named_error(RuntimeError(text))
