@@ -6,11 +6,13 @@ token's life, whether or not anybody uses the client. All clients of a login sha
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from seamline.connectors.config import ClusterConfig, LoginConfig
 from seamline.connectors.logins import LOGINS, LoginError, token_source
-from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
+from seamline.errors import DEADLINE_EXCEEDED, KAFKA_UNAVAILABLE, SeamlineError
 
 
 def properties_of(config: ClusterConfig) -> dict[str, Any]:
@@ -22,15 +24,41 @@ def properties_of(config: ClusterConfig) -> dict[str, Any]:
     properties = config.client_properties()
     if not config.login:
         return properties
+    require_token(config)  # a client without one fails after a long wait
+    return {**properties, "oauth_cb": _TokenCallback(config.login)}
+
+
+def require_token(config: ClusterConfig) -> None:
+    """Requires that the login of a cluster has a token, if there is a login.
+
+    Raises:
+        SeamlineError: KAFKA_UNAVAILABLE, MISSING_EXTRA.
+    """
+    if not config.login:
+        return
     try:
-        _token(config.login, patient=False)  # a client without one fails after a long wait
+        _token(config.login, patient=False)
     except LoginError as error:
         raise SeamlineError(
             KAFKA_UNAVAILABLE,
             f"cluster {config.name}: the login {config.login.type} has no token: {error}",
             hint=f"Check that the identity provider answers, and clusters.{config.name}.login.",
         ) from error
-    return {**properties, "oauth_cb": _TokenCallback(config.login)}
+
+
+@contextlib.contextmanager
+def login_as_cause(config: ClusterConfig) -> Iterator[None]:
+    """Replaces errors of an unavailable cluster, and of time that is up, while there is no token.
+
+    Raises:
+        SeamlineError: as `require_token`.
+    """
+    try:
+        yield
+    except SeamlineError as error:
+        if error.code in (KAFKA_UNAVAILABLE, DEADLINE_EXCEEDED):
+            require_token(config)
+        raise
 
 
 class _TokenCallback:

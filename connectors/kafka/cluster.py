@@ -13,12 +13,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.dependencies import Dependency
-from seamline.connectors.kafka.clients import properties_of
+from seamline.connectors.kafka.clients import login_as_cause, properties_of
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import (
     DEADLINE_EXCEEDED,
@@ -33,6 +33,9 @@ from seamline.errors import (
 from seamline.seam.log import READ_COMMITTED
 
 POOL_SIZE_MAX = 16
+_PRODUCERS_MAX = 4
+_PRODUCER_IDLE_S = 300.0
+"""How long an idle producer is kept. Brokers end idle connections after ten minutes."""
 _LOOKS_MAX = 10
 _LOOK_S = 2.0
 _LOOKING_S = 8.0
@@ -89,6 +92,7 @@ class Cluster:
         self._admin: AdminClient | None = None
         self._other: tuple[AdminClient, AdminClient | None] | None = None
         self._idle: dict[tuple[str, int, bool], list[Consumer]] = {}
+        self._producers: dict[str, list[tuple[Producer, float]]] = {}
         self._closed = False
 
     @property
@@ -116,7 +120,8 @@ class Cluster:
         """
         admin = self.admin
         try:
-            yield admin
+            with login_as_cause(self.config):
+                yield admin
         except SeamlineError as error:
             if error.code in (KAFKA_UNAVAILABLE, DEADLINE_EXCEEDED):
                 with self._lock:
@@ -182,7 +187,8 @@ class Cluster:
         if consumer is None:
             consumer = Consumer(self.consumer_properties(isolation, wait_ms, by_batch=by_batch))
         try:
-            yield consumer
+            with login_as_cause(self.config):
+                yield consumer
             consumer.unassign()
         except LostConsumerError:
             consumer.close()
@@ -196,12 +202,32 @@ class Cluster:
                 return
         consumer.close()
 
+    def idle_producer(self, partitioner: str) -> Producer | None:
+        """Returns a producer that `keep_producer` got lately; None if there is none."""
+        with self._lock:
+            producers = self._producers.pop(partitioner, [])
+            fresh = [one for one in producers if one[1] > time.monotonic() - _PRODUCER_IDLE_S]
+            producer = fresh.pop()[0] if fresh else None
+            self._producers[partitioner] = fresh
+        return producer
+
+    def keep_producer(self, partitioner: str, producer: Producer) -> None:
+        """Keeps a producer, whose last transaction is committed, for the next one.
+
+        A new one costs a connection and an id; with a login, also a second that the client sleeps.
+        """
+        with self._lock:
+            idle = self._producers.setdefault(partitioner, [])
+            if not self._closed and len(idle) < _PRODUCERS_MAX:
+                idle.append((producer, time.monotonic()))
+
     def close(self) -> None:
         """Closes idle clients; those in use are closed when they are returned."""
         with self._lock:
             self._closed = True
             idle = [consumer for consumers in self._idle.values() for consumer in consumers]
             self._idle.clear()
+            self._producers.clear()
             self._admin = None
             self._other = None
         for consumer in idle:

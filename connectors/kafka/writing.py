@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterable
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from seamline.connectors.kafka.clients import properties_of
+from seamline.connectors.kafka.clients import login_as_cause, properties_of, require_token
 from seamline.connectors.kafka.cluster import Cluster, named_error
 from seamline.connectors.kafka.formats.large import PART_BYTES_MAX
 from seamline.connectors.protocols.deadlines import Deadline
@@ -49,9 +50,11 @@ def write(
     """
     transaction = _Transaction(cluster, topic, PARTITIONERS[partitioner or "murmur2"], deadline)
     try:
-        transaction.begin()
-        for records in batches:
-            transaction.add(records)
+        with login_as_cause(cluster.config):
+            transaction.begin()
+            for records in batches:
+                transaction.add(records)
+            transaction.flush()
         return transaction.commit()
     except BaseException:
         transaction.abort()
@@ -60,26 +63,38 @@ def write(
 
 class _Transaction:
     def __init__(self, cluster: Cluster, topic: str, partitioner: str, deadline: Deadline) -> None:
+        self._cluster = cluster
         self._topic = topic
+        self._partitioner = partitioner
         self._deadline = deadline
         self._failures: list[KafkaError] = []
         self._last: dict[int, int] = {}
         self._is_open = False
-        self._producer = Producer(
+
+    def begin(self) -> None:
+        """Starts the transaction, with a producer that has committed others, if there is one."""
+        while not self._is_open:
+            idle = self._cluster.idle_producer(self._partitioner)
+            self._producer = self._new_producer() if idle is None else idle
+            try:
+                self._producer.begin_transaction()
+                self._is_open = True
+            except KafkaException as error:
+                if idle is None:
+                    raise named_error(error, topic=self._topic) from error
+
+    def _new_producer(self) -> Producer:
+        producer = Producer(
             {
                 "message.max.bytes": RECORD_BYTES_MAX,
-                **properties_of(cluster.config),
+                **properties_of(self._cluster.config),
                 "transactional.id": f"seamline-{uuid.uuid4()}",
-                "partitioner": partitioner,
+                "partitioner": self._partitioner,
                 "linger.ms": 5,
             }
         )
-
-    def begin(self) -> None:
-        """Starts the transaction."""
-        self._insist(lambda: self._producer.init_transactions(_WAIT_S))
-        self._producer.begin_transaction()
-        self._is_open = True
+        self._insist(lambda: producer.init_transactions(_WAIT_S))
+        return producer
 
     def add(self, records: list[NewRecord]) -> None:
         """Adds records to it."""
@@ -109,21 +124,29 @@ class _Transaction:
             hint="Raise max.message.bytes of the topic, which is 1 MiB if it was never set.",
         )
 
-    def commit(self) -> dict[int, int]:
-        """Commits it; returns the last offset of each partition."""
+    def flush(self) -> None:
+        """Waits until the cluster has all records."""
+        patient_until = time.monotonic() + _WAIT_S
         while self._producer.flush(_POLL_S):
             self._deadline.check()
             self._require_delivered()
+            if time.monotonic() > patient_until:
+                require_token(self._cluster.config)
         self._require_delivered()
+
+    def commit(self) -> dict[int, int]:
+        """Commits it; returns the last offset of each partition."""
         self._is_open = False  # from here on only the cluster knows how it ends
         try:
-            self._insist(lambda: self._producer.commit_transaction(_WAIT_S))
+            with login_as_cause(self._cluster.config):
+                self._insist(lambda: self._producer.commit_transaction(_WAIT_S))
         except SeamlineError as error:
             raise SeamlineError(
                 error.code,
                 f"it is not known whether the rows were written: {error.message}",
                 hint="Read the table before you write them again.",
             ) from error
+        self._cluster.keep_producer(self._partitioner, self._producer)
         return dict(self._last)
 
     def abort(self) -> None:
@@ -146,6 +169,7 @@ class _Transaction:
             except KafkaException as error:
                 if not error.args[0].retriable():
                     raise named_error(error, topic=self._topic) from error
+                require_token(self._cluster.config)
 
     def _note(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
