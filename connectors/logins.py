@@ -27,7 +27,8 @@ from seamline.errors import MISSING_EXTRA, SeamlineError, sentence
 if TYPE_CHECKING:
     from seamline.connectors.config import LoginConfig
 
-_CONNECT_S, _READ_S = 3.0, 10.0
+CONNECT_S, READ_S = 3.0, 10.0
+"""The time-outs of a request for a token."""
 WAIT_S = 10.0
 """How long to wait for a token."""
 _RENEWED_AFTER = 2 / 3
@@ -101,7 +102,7 @@ def _oidc(config: LoginConfig) -> Fetch:
 
     pool = http.bounded(
         urllib3.PoolManager(
-            timeout=urllib3.Timeout(connect=_CONNECT_S, read=_READ_S),
+            timeout=urllib3.Timeout(connect=CONNECT_S, read=READ_S),
             retries=False,
             ca_certs=config.ca or None,
         )
@@ -113,15 +114,13 @@ def _oidc(config: LoginConfig) -> Fetch:
         **{name: value for name, value in optional.items() if value},
     }
 
-    def fetch() -> Token:
-        asked_at = time.time()
-        with http.answered_within(WAIT_S):
-            answer = pool.request_encode_body(
-                "POST", config.url, fields, headers, encode_multipart=False
-            )
-        return token_of(answer.status, answer.data, asked_at)
+    def post() -> tuple[int, bytes]:
+        answer = pool.request_encode_body(
+            "POST", config.url, fields, headers, encode_multipart=False
+        )
+        return answer.status, answer.data
 
-    return fetch
+    return token_fetch(post)
 
 
 def _basic(config: LoginConfig) -> str:
@@ -129,9 +128,25 @@ def _basic(config: LoginConfig) -> str:
     return base64.b64encode(":".join(id_and_secret).encode()).decode()
 
 
-def token_of(
-    status: int, data: bytes, asked_at: float, *, unstated_s: float = _UNSTATED_S
-) -> Token:
+def token_fetch(post: Callable[[], tuple[int, bytes]], unstated_s: float = _UNSTATED_S) -> Fetch:
+    """Returns what requests tokens from an identity provider.
+
+    Args:
+        post: Sends a request by a client that `http` bounds; gives the answer's status and body.
+        unstated_s: The life of a token that does not say when it expires, in seconds.
+    """
+    from seamline.connectors import http
+
+    def fetch() -> Token:
+        asked_at = time.time()
+        with http.answered_within(WAIT_S):
+            status, data = post()
+        return _token_of(status, data, asked_at, unstated_s)
+
+    return fetch
+
+
+def _token_of(status: int, data: bytes, asked_at: float, unstated_s: float) -> Token:
     """Returns the token that an identity provider answers a request with.
 
     Args:

@@ -7,7 +7,6 @@ each thread whose request was refused, and only for some of the requests.
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Mapping
 
 from pyiceberg.catalog.rest.auth import AuthManager
@@ -16,18 +15,18 @@ from requests import Response, Session
 from seamline.connectors import http
 from seamline.connectors.config import LoginConfig
 from seamline.connectors.logins import (
-    WAIT_S,
+    CONNECT_S,
+    READ_S,
     Fetch,
     LoginError,
     LoginRefusedError,
     Token,
     TokenSource,
-    token_of,
+    token_fetch,
     token_source,
 )
 from seamline.errors import CATALOG_ACCESS_DENIED, CATALOG_UNAVAILABLE, SeamlineError
 
-_CONNECT_S, _READ_S = 3.0, 10.0
 _UNSTATED_S = 24 * 3600.0
 """The life of a token that does not say when it expires: a catalog refuses it when it does."""
 _REFUSED = (401, 419)
@@ -137,11 +136,11 @@ def _source_of(
 ) -> TokenSource:
     """Returns the tokens of a credential; one object per process."""
     secret = credential.partition(":")[2]
-    fetch = _requested(url, credential, dict(fields), dict(headers))
+    fetch = _fetch_as_pyiceberg(url, credential, dict(fields), dict(headers))
     return TokenSource(fetch, (credential, secret))
 
 
-def _requested(
+def _fetch_as_pyiceberg(
     url: str, credential: str, fields: Mapping[str, str], headers: Mapping[str, str]
 ) -> Fetch:
     """Requests tokens as PyIceberg does: with the credential in the body."""
@@ -156,13 +155,11 @@ def _requested(
         **fields,
     }
 
-    def fetch() -> Token:
-        asked_at = time.time()
-        with http.answered_within(WAIT_S):
-            answer = session.post(url, data=form, timeout=(_CONNECT_S, _READ_S))
-        return token_of(answer.status_code, answer.content, asked_at, unstated_s=_UNSTATED_S)
+    def post() -> tuple[int, bytes]:
+        answer = session.post(url, data=form, timeout=(CONNECT_S, READ_S))
+        return answer.status_code, answer.content
 
-    return fetch
+    return token_fetch(post, _UNSTATED_S)
 
 
 def has_other_token(manager: AuthManager | None, answer: Response) -> bool:
