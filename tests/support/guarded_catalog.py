@@ -82,6 +82,8 @@ class GuardedCatalog(JsonServer):
         is_get = request.method == "GET"
         if path == "/v1/config":
             return {"defaults": {}, "overrides": {}}
+        if path.endswith("/metrics"):  # what Iceberg in Java tells about its scans and commits
+            return {}
         if path == "/v1/namespaces":
             if is_get:
                 return {"namespaces": self._catalog.list_namespaces()}
@@ -118,7 +120,8 @@ class GuardedCatalog(JsonServer):
         )
 
     def _committed(self, name: tuple[str, ...], body: bytes) -> Any:
-        asked = CommitTableRequest.model_validate_json(body)
+        identifier = {"namespace": name[:-1], "name": name[-1]}  # which Iceberg in Java leaves out
+        asked = CommitTableRequest.model_validate({"identifier": identifier, **json.loads(body)})
         table = cast("Table", types.SimpleNamespace(name=lambda: name))
         made = self._catalog.commit_table(table, asked.requirements, asked.updates)
         return made.model_dump(mode="json", by_alias=True)

@@ -1,7 +1,8 @@
 """An identity provider in this process: a token endpoint for client credentials, and its keys.
 
-It answers as RFC 6749 says (4.4, 5.1, 5.2): one grant, the client's id and secret by basic
-authentication and form-encoded, scopes. Tokens are JWTs signed with RS256; `/keys` has the key.
+It answers as RFC 6749 says (2.3.1, 4.4, 5.1, 5.2): one grant, scopes, the client's id and secret by
+basic authentication and form-encoded, or in the body. Tokens are JWTs signed with RS256; `/keys`
+has the key.
 """
 
 from __future__ import annotations
@@ -97,14 +98,15 @@ class IdentityProvider(JsonServer):
         if request.headers.get("content-type") != _FORM:
             return 400, {"error": "invalid_request"}
         authorization = request.headers.get("authorization", "")
-        if not _is_client(authorization):
+        fields = dict(urllib.parse.parse_qsl(request.body.decode(), strict_parsing=True))
+        in_body = fields.get("client_id"), fields.get("client_secret")
+        if in_body != (CLIENT, SECRET) and not _is_client(authorization):
             body = {"error": "invalid_client", "error_description": f"not {authorization}"}
             return 401, body
-        fields = dict(urllib.parse.parse_qsl(request.body.decode(), strict_parsing=True))
         if fields.get("grant_type") != "client_credentials":
             return 400, {"error": "unsupported_grant_type"}
         scope = fields.get("scope", "")
-        if scope not in ("", "kafka", "registry"):
+        if scope not in ("", "kafka", "registry", "catalog"):
             return 400, {"error": "invalid_scope", "error_description": "no such scope"}
         self.issued.append(self.token(scope))
         own = {"access_token": self.issued[-1], "token_type": "Bearer"}
