@@ -59,7 +59,7 @@ check: $(READY) docs ## Lint, format, types, the documentation's links: everythi
 	MYPYPATH=build/farm $(BIN)/python -m mypy helm/check
 	MYPYPATH=build/farm $(BIN)/python -m mypy docs/site/hooks.py
 	MYPYPATH=build/farm:examples $(BIN)/python -m mypy --explicit-package-bases examples
-	MYPYPATH=build/farm:benchmarks $(BIN)/python -m mypy --explicit-package-bases benchmarks
+	MYPYPATH=build/farm:benchmarks:tests $(BIN)/python -m mypy --explicit-package-bases benchmarks
 
 docs: $(READY) ## Build the documentation as a site, in build/site; a link to nothing fails
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -190,7 +190,7 @@ def _cpu_s(processes: Sequence[int]) -> float:
 def cpu_s(processes: Sequence[int]) -> float:
     """Seconds of processor time that processes have taken, with all they have started."""
     total, tick = 0.0, os.sysconf("SC_CLK_TCK")
-    for process in _with_descendants(processes):
+    for process in with_descendants(processes):
         with contextlib.suppress(OSError):  # it has ended: whoever waited for it counts it
             total += sum(map(int, _stat(process)[11:15])) / tick
     return total
@@ -199,7 +199,7 @@ def cpu_s(processes: Sequence[int]) -> float:
 def switches(processes: Sequence[int]) -> int:
     """How often threads of processes, with all these have started, have stopped to wait."""
     total = 0
-    for process in _with_descendants(processes):
+    for process in with_descendants(processes):
         for status in pathlib.Path(f"/proc/{process}/task").glob("*/status"):
             with contextlib.suppress(OSError):  # it has ended
                 lines = status.read_text().splitlines()
@@ -208,7 +208,8 @@ def switches(processes: Sequence[int]) -> int:
     return total
 
 
-def _with_descendants(processes: Sequence[int]) -> set[int]:
+def with_descendants(processes: Sequence[int]) -> set[int]:
+    """Ids of processes, and of all that they have started."""
     parents: dict[int, int] = {}
     for entry in pathlib.Path("/proc").iterdir() if processes else ():
         if entry.name.isdigit():

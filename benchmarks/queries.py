@@ -123,7 +123,7 @@ def alone(
     engine.register("rows", rows)
     engine.execute(f"COPY rows TO '{whole}' (FORMAT parquet)")
     engine.execute(f"CREATE VIEW sales AS SELECT * FROM read_parquet('{whole}')")
-    queries = {name: sql.format(id=_id(chosen)) for name, sql in QUERIES.items()}
+    queries = {name: sql.format(id=id_of(chosen.cold)) for name, sql in QUERIES.items()}
     comparisons = [
         measure(running, connection, engine, name, sql, chosen) for name, sql in queries.items()
     ]
@@ -147,9 +147,9 @@ def alone(
     write("memory", {"peak_bytes": memory, "cold": chosen.cold, "hot": chosen.hot}, line)
 
 
-def _id(chosen: argparse.Namespace) -> int:
-    """Returns the id of a cold sale."""
-    return int(chosen.cold // 2 * 2654435761 % 4294967296)
+def id_of(cold: int) -> int:
+    """Returns the id of a sale in the middle of so many cold ones."""
+    return cold // 2 * 2654435761 % 4294967296
 
 
 def measure(
@@ -225,7 +225,7 @@ def _copy(file: pathlib.Path, scratch: pathlib.Path) -> str:
 def at_once(running: Stand, chosen: argparse.Namespace) -> None:
     """Statements of many clients at once: what each costs, and how many there are a second."""
     texts = {"SELECT 1": "SELECT 1"} | {
-        name: QUERIES[name].format(id=_id(chosen)) for name in CLIENTS_QUERIES
+        name: QUERIES[name].format(id=id_of(chosen.cold)) for name in CLIENTS_QUERIES
     }
     lines = ["| clients | statement | statements a second | CPU each | throughput and CPU to 4 |"]
     lines.append("|---|---|---|---|---|")
