@@ -287,6 +287,7 @@ def _absent(
 ) -> Iterator[tuple[Unmet, str, str]]:
     """Yields what is absent, its part, and what lacks it, for `Unmet.note`."""
     tree = ColumnTree(spec)
+    spelling = Spelling.of(dict(spec.encoding.options).get("spellings", ""))
     for part, parts in ((VALUE, seen.values), (KEY, seen.keys)):
         keys, of = _keys(spec, part, parts, seen, schemas)
         leaves = [leaf for leaf in tree.parts[part] if not (is_inferred and leaf.by_name)]
@@ -298,7 +299,7 @@ def _absent(
                 for leaf in leaves
                 if has_rows or not leaf.by_name
             ]
-        for leaf, absent in unmet(leaves, keys) if keys else ():
+        for leaf, absent in unmet(leaves, keys, spelling) if keys else ():
             if only is None or _is_in(only, absent.column):
                 yield absent, "" if leaf.by_name else part, of
     met = Keys()

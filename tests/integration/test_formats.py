@@ -225,6 +225,34 @@ def test_columns_of_type_json_are_added_renamed_and_written(
     assert "body: the key 'd' appears twice" in str(error)
 
 
+@pytest.mark.prove
+def test_json_of_several_types_is_inferred_read_and_tiered(
+    stack: Stack, gateway: Gateway, connection: seamline.Connection, name: str
+) -> None:
+    stack.create_topic(name, 1)
+    stack.produce(
+        name, [{"id": 1, "u": 5}, {"id": 2, "u": {"x": 0.5}}, {"id": 3, "u": ["a", True]}]
+    )
+    error = refused(connection, f"CREATE TABLE {name} WITH (topic = '{name}')")
+    assert "ARRAY['several_types'] it is a row with a field per type" in str(error)
+    spelt = f"WITH (topic = '{name}', spellings = ARRAY['several_types'])"
+    rows(connection, f"CREATE TABLE {name} {spelt}")
+    items = "array(row(string varchar, boolean boolean))"
+    described = {row[0]: row[1] for row in rows(connection, f"DESCRIBE {name}")}
+    assert described["u"] == f"row(number bigint, object row(x double), array {items})"
+    pair = [{"string": "a", "boolean": None}, {"string": None, "boolean": True}]
+    nothing = {"number": None, "object": None, "array": None}
+    assert read_everywhere(stack, gateway, name, "id, u") == [
+        (1, {**nothing, "number": 5}),
+        (2, {**nothing, "object": {"x": 0.5}}),
+        (3, {**nothing, "array": pair}),
+    ]
+    error = refused(connection, f"INSERT INTO {name} VALUES (4, ROW(5, NULL, NULL))")
+    assert error.code.name == "INVALID_ARGUMENT"
+    error = refused(connection, f"ALTER TABLE {name} SET PROPERTIES spellings = ARRAY['json_text']")
+    assert "the spelling several_types cannot be changed" in str(error)
+
+
 # --- With a schema registry ----------------------------------------------------------------------
 
 

@@ -2,7 +2,8 @@
 
 Method: random moments in every form that RFC 3339, ISO 8601, Java's `toString` and Python's
 `isoformat` give them, with the moment known; whole numbers with points and exponents, judged by
-`decimal`. Each form is bad without its spelling, or means the same.
+`decimal`; values of several types, judged by jsonschema. Each form is bad without its spelling, or
+means the same.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import datetime
 import decimal
 import io
 import json
+from typing import Any
 
 import fastavro
+import jsonschema
 import pytest
 from google.protobuf import message_factory
 from hypothesis import given
@@ -28,6 +31,7 @@ from seamline.connectors.kafka.formats.json_values import JsonValues
 from seamline.connectors.kafka.formats.parts import Setting
 from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.kafka.formats.spelling import SPELLINGS, Spelling
+from seamline.gateway.commands.tables import parse_fields
 from seamline.sql.types import (
     BIGINT,
     DATE,
@@ -239,3 +243,60 @@ def test_other_large_numbers_stay_bad() -> None:
     records = [b'{"a": "infinity"}', b'{"a": "2024-01-02"}']
     (column,) = infer_json(records, Spelling.of("infinite_times")).columns
     assert column.type == DATE
+
+
+SCALARS = {
+    "boolean": st.booleans(),
+    "number": st.integers(-(2**31), 2**31),
+    "string": st.text("xé", max_size=3),
+    "array": st.lists(st.integers(0, 9), min_size=1, max_size=2),
+    "object": st.dictionaries(st.sampled_from("ab"), st.booleans(), min_size=1),
+}
+
+
+@examples(300, derandomize=True)
+@given(st.data(), st.sets(st.sampled_from(sorted(SCALARS)), min_size=2), st.booleans())
+def test_values_of_several_types_are_in_the_field_of_their_type(
+    data: st.DataObject, names: set[str], is_nested: bool
+) -> None:
+    """The schema is the judge of which type a value is of."""
+    values: list[Any] = [data.draw(SCALARS[name]) for name in sorted(names)]
+    values += data.draw(st.lists(st.one_of(st.none(), *(SCALARS[n] for n in names)), max_size=4))
+    bodies = [{"c": [value]} if is_nested else {"c": value} for value in values]
+    records: list[bytes | None] = [json.dumps(body).encode() for body in bodies]
+    spelling = Spelling.of("several_types")
+    columns = infer_json(records, spelling).columns
+    (array,), bad = JsonValues(columns, spelling).decode(records)
+    assert bad == {}
+    schema = {"oneOf": [{"type": name} for name in sorted(names)]}
+    for value, found in zip(values, array.to_pylist(), strict=True):
+        row = found[0] if is_nested else found
+        if value is None:
+            assert row is None
+            continue
+        jsonschema.validate(value, schema)
+        judges = {one: jsonschema.Draft202012Validator({"type": one}) for one in names}
+        (name,) = (one for one, judge in judges.items() if judge.is_valid(value))
+        held = {own: inner for own, inner in row.items() if inner is not None}
+        if name == "object":
+            held = {name: {k: v for k, v in held[name].items() if v is not None}}
+        assert row.keys() == names
+        assert held == {name: value}
+
+
+def test_a_row_with_other_fields_is_an_object_and_a_type_without_a_field_is_bad() -> None:
+    spelling = Spelling.of("several_types")
+    records: list[bytes | None] = [b'{"c":{"object":{"x":1},"id":7}}', b'{"c":5}', b'{"c":"NaN"}']
+    (one,) = parse_fields('c row("object" row(x bigint), id bigint)')
+    (array,), bad = JsonValues((one,), spelling).decode(records)
+    assert array[0].as_py() == {"object": {"x": 1}, "id": 7}
+    assert bad[1] == "c: the number 5 where row(object row(x bigint), id bigint) is expected"
+    (two,) = parse_fields('c row("object" json, "number" double)')
+    (array,), bad = JsonValues((two,), spelling).decode(records)
+    assert array[0].as_py() == {"object": '{"id":7,"object":{"x":1}}', "number": None}
+    assert str(array[2].as_py()["number"]) == "nan"
+    (three,) = parse_fields('c row("object" json, "array" json)')
+    _, bad = JsonValues((three,), spelling).decode(records)
+    assert bad[1] == "c: the number 5 where row(object json, array json) is expected"
+    (plain,), bad = JsonValues((two,)).decode(records)
+    assert plain[0].as_py() == {"object": '{"x":1}', "number": None}, "as without the spelling"

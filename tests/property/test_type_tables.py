@@ -34,7 +34,7 @@ from seamline.connectors.kafka.formats.all_formats import format_of
 from seamline.connectors.kafka.formats.infer import infer_json
 from seamline.connectors.kafka.formats.parts import Setting
 from seamline.connectors.kafka.formats.schemas import Schema
-from seamline.connectors.kafka.formats.spelling import SPELLINGS
+from seamline.connectors.kafka.formats.spelling import SPELLINGS, Spelling
 from seamline.gateway.commands.tables import parse_fields
 from seamline.sql import types
 from seamline.sql.kernels.json_texts import parsed
@@ -67,6 +67,7 @@ class Source:
         records: The records.
         values: What they have in `c`.
         inferred: The type that `--infer` takes; None if it takes none.
+        spelt: The type that it takes with the spelling `several_types`, if another.
     """
 
     format: str
@@ -75,6 +76,7 @@ class Source:
     records: Sequence[bytes]
     values: Sequence[Any]
     inferred: Type | None
+    spelt: Type | None = None
 
 
 def _record(type_: Any) -> dict[str, Any]:
@@ -218,10 +220,10 @@ def json_schema() -> Iterator[Source]:
         for value in given:
             jsonschema.validate({"c": value}, schema)
         records = [json.dumps({"c": value}).encode() for value in given]
-        inferred = None
-        if not name.startswith("`oneOf`"):
-            inferred = infer_json(records).columns[0].type
-        yield Source("json_schema", name, json.dumps(schema), records, values, inferred)
+        own, spelling = json.dumps(schema), Spelling.of("several_types")
+        inferred = infer_json(records, spelling).columns[0].type
+        both = (None, inferred) if name.startswith("`oneOf`") else (inferred, None)
+        yield Source("json_schema", name, own, records, values, *both)
 
 
 SOURCES = [*avro(), *protobuf(), *json_schema()]
@@ -311,6 +313,8 @@ def means(value: Any, found: Any, type_: Type, spelling: str) -> bool:
             return bool(micros * rate == value * 10**6)
         case int(), types.DATE:
             return bool((found - EPOCH.date()).days == value)
+        case str(), types.Row() if spelling == "several_types":
+            return json.loads(value) in found.values()
         case bool(), types.Row():
             return value and set(found.values()) == {None}
         case bool(), _:
@@ -346,7 +350,8 @@ def means(value: Any, found: Any, type_: Type, spelling: str) -> bool:
 @pytest.mark.prove
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: f"{s.format} {s.name}")
 def test_what_a_column_accepts_is_what_was_written(source: Source) -> None:
-    accepted = [type_ for type_ in (*TYPES, types.JSON, source.inferred) if type_ is not None]
+    every = (*TYPES, types.JSON, source.inferred, source.spelt)
+    accepted = [type_ for type_ in every if type_ is not None]
     cases = list(itertools.product(accepted, ("", *spellings(source))))
     arrays = {case: decoded(source, *case) for case in cases}
     full = {case: array for case, array in arrays.items() if array is not None}
@@ -380,7 +385,7 @@ def _names(found: Sequence[Type]) -> str:
 
 
 def _row(source: Source) -> str:
-    others = [type_ for type_ in TYPES if type_ != source.inferred]
+    others = [t for t in (*TYPES, source.spelt) if t is not None and t != source.inferred]
     plain = [type_ for type_ in others if decoded(source, type_, "") is not None]
     spelt = {
         spelling: [t for t in others if t not in plain and decoded(source, t, spelling) is not None]

@@ -23,6 +23,7 @@ from seamline.connectors.kafka.formats.not_objects import not_objects
 from seamline.connectors.kafka.formats.spelling import (
     JSON_TEXT,
     PLAIN,
+    SEVERAL_TYPES,
     TRUNCATED,
     TRUNCATED_TIMES,
     Spelling,
@@ -94,17 +95,20 @@ def infer_json(values: Sequence[bytes | None], spelling: Spelling = PLAIN) -> In
         merged.add(_type_of(record, spelling))
     if not merged.types:
         raise not_objects(values)
-    several = None if spelling.json_text else _first_of_several(merged)
+    is_held = spelling.json_text or spelling.several_types
+    several = None if is_held else _first_of_several(merged)
     if several is not None:
         raise SeamlineError(
             INFERENCE_FAILED,
             several.problem,
-            hint="State the columns, with this one as json, which holds both. With "
-            f"spellings = ARRAY['{JSON_TEXT}'] it is a varchar with its JSON text.",
+            hint="State the columns, with this one as json, which holds both. With spellings = "
+            f"ARRAY['{SEVERAL_TYPES}'] it is a row with a field per type, with "
+            f"ARRAY['{JSON_TEXT}'] a varchar with its JSON text.",
         )
     unknown = tuple(_unknown(merged, ()))
     notes = tuple(_notes(merged, ()))
-    return Inferred(_settle_members(merged).fields, len(values), bad, unknown, notes=notes)
+    columns_ = _settle_members(merged, as_rows=spelling.several_types).fields
+    return Inferred(columns_, len(values), bad, unknown, notes=notes)
 
 
 _LOG_TYPES: Mapping[str, Type] = {
@@ -290,11 +294,40 @@ def _type_of(value: Any, spelling: Spelling) -> Type:
     raise AssertionError(value)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Several(Type):
-    """Values of types that no type holds, except as JSON text."""
+    """Values of types that no type holds, except as JSON text, or a row with a field per type.
+
+    Attributes:
+        problem: What people should know.
+        types: The types, by JSON's names for them.
+    """
 
     problem: str
+    types: Mapping[str, Type]
+
+    @classmethod
+    def of(cls, type_: Type, problem: str) -> _Several:
+        """Returns the one type as one of several."""
+        match type_:
+            case _Several():
+                return type_
+            case types.BOOLEAN:
+                return cls(problem, {"boolean": type_})
+            case _Numbers():
+                return cls(problem, {"number": type_})
+            case Array():
+                return cls(problem, {"array": type_})
+            case _Members():
+                return cls(problem, {"object": type_})
+        return cls(problem, {"string": type_})
+
+    def merged(self, other: _Several) -> _Several:
+        """Returns the types of both."""
+        merged = dict(self.types)
+        for name, type_ in other.types.items():
+            merged[name] = _merge(merged[name], type_, name) if name in merged else type_
+        return _Several(self.problem or other.problem, merged)
 
 
 def _type_of_text(text: str, spelling: Spelling) -> Type:
@@ -335,12 +368,15 @@ def _merge(one: Type, other: Type, where: str) -> Type:
     if one == other or types.UNKNOWN in (one, other):
         return other if one == types.UNKNOWN else one
     if isinstance(one, _Several) or isinstance(other, _Several):
-        return one if isinstance(one, _Several) else other
+        return _Several.of(one, "").merged(_Several.of(other, ""))
     if one in _TEXTS and other in _TEXTS:
         return _FINER if {one, other} <= _TIMESTAMPS and _FINER in (one, other) else types.VARCHAR
-    one, other = _settle(one), _settle(other)
-    common = coercion.common_type(one, other)
-    return common or _Several(f"{where} is {one} in some records and {other} in others")
+    settled, another = _settle(one), _settle(other)
+    common = coercion.common_type(settled, another)
+    if common is not None:
+        return common
+    problem = f"{where} is {settled} in some records and {another} in others"
+    return _Several.of(one, problem).merged(_Several.of(other, problem))
 
 
 def _first_of_several(type_: Type) -> _Several | None:
@@ -383,28 +419,36 @@ def _notes(type_: Type, path: tuple[str, ...]) -> Iterator[str]:
                 yield from _notes(member, (*path, name))
 
 
-def _settle(type_: Type) -> Type:
-    """Turns what never had a value into text, and drops objects that never had a key."""
+def _settle(type_: Type, *, as_rows: bool = False) -> Type:
+    """Turns what never had a value into text, and drops objects that never had a key.
+
+    What is of several types becomes a row with a field for each, or text.
+    """
     match type_:
         case types.UNKNOWN | types.REAL:  # never a value, or never anything but `_NOT_FINITE`
             return types.VARCHAR
         case _ if type_ == _FINER:
             return types.VARCHAR
+        case _Several() if as_rows:
+            settled = {name: _settle(own, as_rows=True) for name, own in type_.types.items()}
+            is_empty = settled.get("object") == Row(())  # no field would hold it
+            fields = {**settled, "object": types.JSON} if is_empty else settled
+            return Row(tuple(Field(name, own) for name, own in fields.items()))
         case _Several():
             return types.VARCHAR
         case _Numbers():
             return type_.type
         case Array(element):
-            return Array(_settle(element))
+            return Array(_settle(element, as_rows=as_rows))
         case _Members():
-            return _settle_members(type_)
+            return _settle_members(type_, as_rows=as_rows)
     return type_
 
 
-def _settle_members(members: _Members) -> Row:
+def _settle_members(members: _Members, *, as_rows: bool = False) -> Row:
     return Row(
         tuple(
-            Field(name, _settle(type_))
+            Field(name, _settle(type_, as_rows=as_rows))
             for name, type_ in members.types.items()
             if not (isinstance(type_, _Members) and not type_.types)
         )

@@ -44,6 +44,7 @@ from seamline.connectors.kafka.formats.spelling import (
     Days,
     Micros,
     Spelling,
+    json_type,
 )
 from seamline.sql import types
 from seamline.sql.kernels import json_texts
@@ -298,6 +299,8 @@ def exact(value: Any, type_: Type, path: str, spelling: Spelling = PLAIN) -> Any
     if value is None:
         return _JSON_NULL if type_ == types.JSON and spelling.json_nulls else None
     if isinstance(type_, Row):
+        if spelling.is_of_several(type_):
+            return _of_several(value, type_, path, spelling)
         if not isinstance(value, _Object):
             raise _unlike(value, type_, path)
         return {f.name: _member(value, f, f"{path}.", spelling) for f in type_.fields}
@@ -316,6 +319,17 @@ def exact(value: Any, type_: Type, path: str, spelling: Spelling = PLAIN) -> Any
     return _EXACT[type(type_) if isinstance(type_, Decimal | Varbinary) else type_](
         value, type_, path
     )
+
+
+def _of_several(value: Any, type_: Row, path: str, spelling: Spelling) -> dict[str, Any]:
+    """Returns a row with the value in the field of its type."""
+    types_ = {field.name: field.type for field in type_.fields}
+    name = json_type(value, Number)
+    if name not in types_ and isinstance(value, str) and value in NOT_FINITE:
+        name = "number"
+    if name not in types_:
+        raise _unlike(value, type_, path)
+    return dict.fromkeys(types_) | {name: exact(value, types_[name], f"{path}.{name}", spelling)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

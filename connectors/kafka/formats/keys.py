@@ -14,8 +14,10 @@ from typing import Any
 from seamline.connectors.kafka.formats.connect import PAYLOAD, SCHEMA
 from seamline.connectors.kafka.formats.json_values import parse
 from seamline.connectors.kafka.formats.parts import Leaf, Parts
+from seamline.connectors.kafka.formats.spelling import PLAIN, Spelling
 from seamline.connectors.kafka.formats.trees import Node, by_label, packed_names
 from seamline.seam.encoding import TYPE_NAME, Path
+from seamline.sql import types
 from seamline.sql.near import did_you_mean
 from seamline.sql.types import Array, Field, Map, Row, Type, quote
 
@@ -134,19 +136,37 @@ class Unmet:
         return f"{note} {near}" if near else note
 
 
-def unmet(leaves: Sequence[Leaf], keys: Keys) -> Iterator[tuple[Leaf, Unmet]]:
+def unmet(
+    leaves: Sequence[Leaf], keys: Keys, spelling: Spelling = PLAIN
+) -> Iterator[tuple[Leaf, Unmet]]:
     """Yields what no record has of the leaves of one part, with the leaf.
 
     Args:
         leaves: What is read from that part.
         keys: What the records have there.
+        spelling: Which ways of writing values are accepted.
     """
     for leaf in leaves:
-        for reason in _unmet_leaf(leaf, keys):
+        for reason in _unmet_leaf(leaf, keys, spelling):
             yield leaf, reason
 
 
-def _unmet_leaf(leaf: Leaf, keys: Keys) -> Iterator[Unmet]:
+def _named(type_: Type, spelling: Spelling) -> Type:
+    """Returns a type without the rows whose fields no record names, as they are types of values."""
+    match type_:
+        case Row() if spelling.is_of_several(type_):
+            return types.JSON
+        case Row(fields):
+            inner = (dataclasses.replace(f, type=_named(f.type, spelling)) for f in fields)
+            return Row(tuple(inner))
+        case Array(element):
+            return Array(_named(element, spelling))
+        case Map(key, value):
+            return Map(key, _named(value, spelling))
+    return type_
+
+
+def _unmet_leaf(leaf: Leaf, keys: Keys, spelling: Spelling) -> Iterator[Unmet]:
     for place, name in enumerate(leaf.path):
         is_last = place == len(leaf.path) - 1
         names = (name, *leaf.field.aliases) if leaf.by_name and is_last else (name,)
@@ -155,7 +175,7 @@ def _unmet_leaf(leaf: Leaf, keys: Keys) -> Iterator[Unmet]:
             yield Unmet(leaf.column, leaf.path[: place + 1], keys)
             return
         keys = merged(inside)
-    yield from _unmet_inside(leaf.field.type, keys, leaf.column, leaf.path)
+    yield from _unmet_inside(_named(leaf.field.type, spelling), keys, leaf.column, leaf.path)
 
 
 def _unmet_inside(type_: Type, keys: Keys, column: Path, path: Path) -> Iterator[Unmet]:

@@ -27,6 +27,7 @@ TEXT_NUMBERS, JSON_TEXT = "text_numbers", "json_text"
 EPOCH_DAYS, BASE64_DECIMALS = "epoch_days", "base64_decimals"
 TRUNCATED_TIMES, ISO_TIMES = "truncated_times", "iso_times"
 WHOLE_NUMBERS, INFINITE_TIMES = "whole_numbers", "infinite_times"
+SEVERAL_TYPES = "several_types"
 ACCEPTING_MORE = frozenset(
     {
         *(EPOCH_DAYS, TEXT_NUMBERS, JSON_TEXT, TRUNCATED_TIMES, ISO_TIMES),
@@ -44,6 +45,7 @@ SPELLINGS = (
     ISO_TIMES,
     TRUNCATED_TIMES,
     INFINITE_TIMES,
+    SEVERAL_TYPES,
 )
 MICROS = {"seconds": (1_000_000, 1), "millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}
 """What converts a number of each unit to microseconds: a factor and a divisor."""
@@ -79,6 +81,24 @@ _INFINITE_DAYS: dict[str | int, int] = {
 """PostgreSQL's own numbers, then Debezium's; its earlier versions have a negative `infinity`."""
 
 
+JSON_TYPES = frozenset({"boolean", "number", "string", "array", "object"})
+"""The types of JSON values, but for null."""
+
+
+def json_type(value: Any, numbers: type[str]) -> str:
+    """Returns the type of a JSON value other than null; for `numbers`, see `Spelling.respelt`."""
+    match value:
+        case bool():
+            return "boolean"
+        case dict():
+            return "object"
+        case list():
+            return "array"
+        case str() if not isinstance(value, numbers):
+            return "string"
+    return "number"
+
+
 class Micros(int):
     """A whole number of microseconds since the epoch."""
 
@@ -107,6 +127,8 @@ class Spelling:
         whole_numbers: Whether whole numbers may have a point or an exponent.
         infinite_times: Whether PostgreSQL's `infinity` is the greatest date or timestamp, and
             `-infinity` the least.
+        several_types: Whether a row that has nothing but fields with the names of JSON's types
+            holds values of these types, each in the field of its type.
         json_nulls: Whether null in a record is JSON's null in a column of type json, as in an
             event, rather than the null of a database's column.
     """
@@ -120,6 +142,7 @@ class Spelling:
     iso_times: bool = False
     whole_numbers: bool = False
     infinite_times: bool = False
+    several_types: bool = False
     json_nulls: bool = True
 
     @classmethod
@@ -148,6 +171,7 @@ class Spelling:
             iso_times=ISO_TIMES in names,
             whole_numbers=WHOLE_NUMBERS in names,
             infinite_times=INFINITE_TIMES in names,
+            several_types=SEVERAL_TYPES in names,
         )
 
     @property
@@ -164,6 +188,8 @@ class Spelling:
     def changes(self, type_: Type) -> bool:
         """Whether the options change how a value of a type may be written."""
         match type_:
+            case Row() if self.is_of_several(type_):
+                return True
             case Row(fields):
                 return any(self.changes(field.type) for field in fields)
             case Array(element):
@@ -175,6 +201,11 @@ class Spelling:
             case types.DATE:
                 return self.epoch_days
         return isinstance(type_, types.Timestamp) and self.epoch != "millis"
+
+    def is_of_several(self, type_: Row) -> bool:
+        """Whether a row has a field for each of several types of JSON values."""
+        names = [field.name for field in type_.fields]
+        return self.several_types and len(names) > 1 and JSON_TYPES.issuperset(names)
 
     def respelt(self, value: Any, type_: Type, numbers: type[str] = str) -> Any:
         """Returns a JSON value as it would be written without options.
