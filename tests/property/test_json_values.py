@@ -286,7 +286,7 @@ MANY = 16
 def test_fast_equals_exact(case: tuple[tuple[Field, ...], list[bytes | None]]) -> None:
     columns, values = case
     decoder = JsonValues(columns)
-    exact, bad = decoder._decode_exactly(values, 0)
+    exact, bad = decoder._decode_exactly(values)
     for array in exact:
         array.validate(full=True)
     fast = decoder.decode_fast(values)
@@ -434,6 +434,22 @@ def test_a_record_does_not_depend_on_its_batch(
         assert (0 in alone_bad) == (index in bad)
         for whole, single in zip(together, alone, strict=True):
             assert same(whole.slice(index, 1), single)
+
+
+@examples(60, derandomize=True)
+@given(batches(), st.integers(0, 300))
+@example(((Field("a", types.BIGINT),), [b'{"a":1}', b'{"a":"x"}', b'{"a":2}\n']), 150)
+@example(((Field("a", types.BIGINT),), [b'{"a":"x"}'] * 200), 50)
+def test_odd_records_among_many_change_nothing(
+    case: tuple[tuple[Field, ...], list[bytes | None]], place: int
+) -> None:
+    columns, odd = case
+    decoder = JsonValues(columns)
+    values = [b"{}"] * place + odd + [b"{}"] * (300 - place)
+    arrays, bad = decoder.decode(values)
+    exact, exact_bad = decoder._decode_exactly(values)
+    assert bad == exact_bad
+    assert all(map(same, arrays, exact))
 
 
 @pytest.mark.parametrize("type_", SCALARS, ids=str)

@@ -58,6 +58,11 @@ DEPTH_MAX = 200
 _BLOCK_SIZE_MIN = 1 << 20
 _ONE_BY_ONE_MAX = 8
 """So many records are read one by one in less time than Arrow's reader takes to start."""
+_UNDIVIDED_MAX = 64
+_PARTS = 8
+"""Into how many parts a rejected batch of more records is divided."""
+_REJECTED_MAX = 2
+"""After so many rejected parts, the fast path is not tried on the others."""
 
 
 class JsonValues:
@@ -79,10 +84,30 @@ class JsonValues:
         headers: AllHeaders = (),  # noqa: ARG002 - used by other decoders
     ) -> tuple[list[pa.Array], Bad]:
         """See `PartDecoder.decode`."""
-        arrays = self.decode_fast(values) if len(values) > _ONE_BY_ONE_MAX else None
+        if len(values) <= _ONE_BY_ONE_MAX:
+            return self._decode_exactly(values)
+        arrays = self.decode_fast(values)
         if arrays is not None:
             return arrays, {}
-        return self._decode_exactly(values, 0)
+        is_divided = self._fast and len(values) > _UNDIVIDED_MAX
+        return self._decode_parts(values) if is_divided else self._decode_exactly(values)
+
+    def _decode_parts(self, values: Parts) -> tuple[list[pa.Array], Bad]:
+        """Decodes a rejected batch in parts, so that what is odd in it slows down few others."""
+        parts: list[list[pa.Array]] = []
+        bad: dict[int, str] = {}
+        start = rejected = 0
+        while start < len(values):
+            tries = rejected < _REJECTED_MAX
+            part = values[start : start + -(-len(values) // _PARTS)] if tries else values[start:]
+            arrays = self.decode_fast(part) if tries else None
+            if arrays is None:
+                rejected += 1
+                arrays, reasons = self._decode_exactly(part)
+                bad |= {start + index: reason for index, reason in reasons.items()}
+            parts.append(arrays)
+            start += len(part)
+        return [pa.concat_arrays(column) for column in zip(*parts, strict=True)], bad
 
     # --- The fast path -------------------------------------------------------------------------
 
@@ -134,7 +159,7 @@ class JsonValues:
     # --- The exact path ------------------------------------------------------------------------
 
     def _decode_exactly(
-        self, values: Sequence[bytes | None], first_index: int
+        self, values: Sequence[bytes | None]
     ) -> tuple[list[pa.Array], dict[int, str]]:
         rows: list[tuple[Any, ...] | None] = []
         bad: dict[int, str] = {}
@@ -143,7 +168,7 @@ class JsonValues:
                 rows.append(self._row(value))
             except (ValueError, RecursionError) as error:
                 rows.append(None)
-                bad[first_index + index] = str(error)
+                bad[index] = str(error)
         arrays = []
         for position, column in enumerate(self._columns):
             slots = [None if row is None else row[position] for row in rows]
