@@ -108,7 +108,7 @@ def _of_sources(
 
 
 def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
-    inner = _inner(node)
+    inner = node.unnest()
     if isinstance(inner, exp.And):
         for part in inner.flatten():
             yield from _conjuncts(part)
@@ -136,7 +136,7 @@ def to_predicate(node: exp.Expr, columns: Mapping[str, Field]) -> Predicate | No
         node: A boolean expression.
         columns: The scan's columns by lower-case name.
     """
-    node = _inner(node)
+    node = node.unnest()
     match node:
         case exp.And() | exp.Or():
             parts = [to_predicate(part, columns) for part in node.flatten()]
@@ -199,7 +199,7 @@ def _in_zone(
 
     None for any other expression, or if the clocks of its zone change nearby.
     """
-    node = _inner(node)
+    node = node.unnest()
     if not isinstance(node, Call) or instant.tzinfo is None:
         return None, None
     zone = casts.zone_of(node.spec.overload)
@@ -230,9 +230,9 @@ def _like(node: exp.Like, columns: Mapping[str, Field]) -> Predicate | None:
 
 def _column(node: exp.Expr, columns: Mapping[str, Field]) -> Field | None:
     """Returns the column an expression denotes, ignoring casts that preserve values and order."""
-    node = _inner(node)
+    node = node.unnest()
     while isinstance(node, Call) and _keeps_values(node):
-        node = _inner(node.expressions[0])
+        node = node.expressions[0].unnest()
     if not isinstance(node, exp.Column):
         return None
     return columns.get(name_of_scan_column(node.name))
@@ -245,7 +245,7 @@ def _keeps_values(node: Call) -> bool:
 
 def constant(node: exp.Expr) -> Value | None:
     """Returns the typed value of a constant expression; None if not constant, null or uncertain."""
-    node = _inner(node)
+    node = node.unnest()
     match node:
         case exp.Literal() if node.is_string:
             return node.name
@@ -273,9 +273,3 @@ def _computed(node: Call, value: Value | None) -> Value | None:
         case "$negate", int() | float():
             return -value
     return None
-
-
-def _inner(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node

@@ -102,8 +102,7 @@ def _call(template: str, *operands: exp.Expr) -> exp.Expr:
 
 def _is_number(node: exp.Expr) -> bool:
     """Whether the node is a literal number, which cannot be NaN."""
-    while isinstance(node, exp.Paren):
-        node = node.this
+    node = node.unnest()
     if isinstance(node, exp.Literal):
         return not node.is_string
     if not isinstance(node, Call):

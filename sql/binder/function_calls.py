@@ -40,7 +40,7 @@ from seamline.sql.binder.literals import (
 from seamline.sql.binder.loose import in_days, summands
 from seamline.sql.binder.map_keys import COMPARING, over_entries
 from seamline.sql.binder.scope import Scope, Typed, unsupported
-from seamline.sql.binder.shapes import as_operand, unparenthesized
+from seamline.sql.binder.shapes import as_operand
 from seamline.sql.binder.time_zones import bind_at_time_zone
 from seamline.sql.binder.times import is_of_time
 from seamline.sql.binder.tries import bind_try
@@ -400,9 +400,9 @@ def _bind_shares(node: Call) -> None:
         raise SeamlineError(INVALID_ARGUMENT, "a percentile must be between 0 and 1", hint="")
     if is_weighted:
         return
-    array = unparenthesized(shares)
+    array = shares.unnest()
     while isinstance(array, Call) and array.spec.overload.name == "cast":
-        array = unparenthesized(array.expressions[0])
+        array = array.expressions[0].unnest()
     if not isinstance(node.spec.parameters[1], Array):
         shares.replace(_just_above((shares, types.DOUBLE)))
     elif isinstance(array, Call) and array.spec.overload.name == "$array":
@@ -425,7 +425,7 @@ def _just_above(share: Typed) -> exp.Expr:
 
 def _numbers_of(node: exp.Expr) -> Iterator[float]:
     """Yields the literal numbers that a bound number or array consists of."""
-    inner = unparenthesized(node)
+    inner = node.unnest()
     if isinstance(inner, exp.Literal) and not inner.is_string:
         yield float(inner.name)
     elif isinstance(inner, Call):

@@ -16,7 +16,6 @@ from seamline.sql.binder.binder import Binder, Handlers
 from seamline.sql.binder.conversions import moment_literal
 from seamline.sql.binder.literals import whole_number_of
 from seamline.sql.binder.scope import Scope, Typed
-from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.binder.time_zones import is_elsewhere
 from seamline.sql.expressions.calls import Call, CallSpec, call, constructor
 from seamline.sql.parsing.words import NUMBER_MAX
@@ -124,10 +123,10 @@ def _units_of(node: exp.Interval) -> tuple[str, str]:
 
 
 def _value_of(node: exp.Interval) -> int:
-    value = unparenthesized(node.this)
+    value = node.this.unnest()
     sign = 1
     while isinstance(value, exp.Neg):
-        sign, value = -sign, unparenthesized(value.this)
+        sign, value = -sign, value.this.unnest()
     text = value.name.strip() if isinstance(value, exp.Literal) else ""
     if text[:1] in {"-", "+"}:
         sign, text = (-sign if text[0] == "-" else sign), text[1:].strip()

@@ -14,7 +14,6 @@ from seamline.sql import types
 from seamline.sql.binder.binder import Binder, Handlers
 from seamline.sql.binder.moments import bind_moment
 from seamline.sql.binder.scope import Scope, Typed
-from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.expressions.calls import Call, CallSpec, call, constructor
 from seamline.sql.kernels import json_texts
 from seamline.sql.locations import location_of
@@ -59,7 +58,7 @@ def _decimal_literal(text: str) -> Typed:
 
 def negated_literal(node: exp.Expr, type_: Type) -> Typed | None:
     """Returns a negated decimal literal, else None; Spark's own minus rounds to 34 digits."""
-    literal = unparenthesized(node)
+    literal = node.unnest()
     value = literal.spec.constant if isinstance(literal, Call) else None
     if not isinstance(value, decimal.Decimal):
         return None
@@ -156,7 +155,7 @@ def row_count(node: exp.Expr) -> exp.Expr:
 
 def whole_number_of(node: exp.Expr) -> int | None:
     """Returns the value of a bound whole number, even negated or cast; None for anything else."""
-    inner = unparenthesized(node)
+    inner = node.unnest()
     if isinstance(inner, exp.Literal) and not inner.is_string:
         return int(inner.name)
     if not isinstance(inner, Call) or len(inner.expressions) > 1:
@@ -174,10 +173,10 @@ def number_written(node: exp.Expr) -> str | None:
 
     It may be typed, as drivers write parameters: `BIGINT '2'`.
     """
-    inner = unparenthesized(node)
+    inner = node.unnest()
     is_typed = type(inner) is exp.Cast and inner.to.this in exp.DataType.NUMERIC_TYPES
     if is_typed:
-        inner = unparenthesized(inner.this)
+        inner = inner.this.unnest()
     if not isinstance(inner, exp.Literal) or (inner.is_string and not is_typed):
         return None
     return inner.name if _NUMBER.fullmatch(inner.name) else None

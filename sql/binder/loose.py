@@ -16,7 +16,6 @@ from seamline.sql.binder.conversions import explicit_cast, implicit_cast
 from seamline.sql.binder.intervals import days_of
 from seamline.sql.binder.moments import bind_moment
 from seamline.sql.binder.scope import Scope, Typed
-from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.parsing.dialects import DAYS, TEXT
 from seamline.sql.types import Time, Timestamp, Type
 
@@ -30,7 +29,7 @@ def comparable(binder: Binder, nodes: Sequence[exp.Expr], scope: Scope) -> list[
 
 def of_text(node: exp.Expr, target: Type | None) -> Typed:
     """Binds marked text as a value of the wanted type, or as text if there is none."""
-    literal = unparenthesized(node).expressions[0]
+    literal = node.unnest().expressions[0]
     if target is None:
         return literal, types.VARCHAR
     kind = exp.DType.DATE
@@ -46,7 +45,7 @@ def of_text(node: exp.Expr, target: Type | None) -> Typed:
 
 
 def _marked(node: exp.Expr, mark: str) -> bool:
-    inner = unparenthesized(node)
+    inner = node.unnest()
     return isinstance(inner, exp.Anonymous) and inner.name.lower() == mark
 
 
@@ -59,7 +58,7 @@ def summands(binder: Binder, node: exp.Binary, scope: Scope) -> tuple[list[Typed
     right = node.expression
     is_loose = _marked(right, DAYS)
     if is_loose:
-        right = unparenthesized(right).expressions[0]
+        right = right.unnest().expressions[0]
     return [binder.expression(side, scope) for side in (node.this, right)], is_loose
 
 

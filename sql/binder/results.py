@@ -16,7 +16,7 @@ from seamline.errors import (
 from seamline.sql.binder.binder import Binder
 from seamline.sql.binder.rows import fields_of
 from seamline.sql.binder.scope import Column, Output, Scope, Source, Typed, resolve
-from seamline.sql.binder.shapes import names_of, unparenthesized
+from seamline.sql.binder.shapes import names_of
 from seamline.sql.locations import location_of
 from seamline.sql.trees import nodes_of
 from seamline.sql.types import Row
@@ -85,7 +85,7 @@ def _expanded(binder: Binder, projection: exp.Expr, scope: Scope) -> Iterator[tu
 
 def _name_of(node: exp.Expr, scope: Scope) -> str:
     """Returns the name of an unaliased result: a column's as declared, a field's as written."""
-    node = unparenthesized(node)
+    node = node.unnest()
     names = names_of(node)
     if names is None:
         return ""

@@ -25,7 +25,7 @@ from seamline.sql.binder.floats import by_ieee
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.map_keys import as_key
 from seamline.sql.binder.scope import Output, Typed, output_column
-from seamline.sql.binder.shapes import as_operand, unparenthesized
+from seamline.sql.binder.shapes import as_operand
 from seamline.sql.expressions.calls import Call, CallSpec, call, constructor
 from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Array, Field, Map, Row, Type
@@ -82,7 +82,7 @@ def fields_of(node: exp.Expr, type_: Row) -> list[Typed]:
 
 
 def _fields(node: exp.Expr, type_: Row) -> list[exp.Expr]:
-    row = unparenthesized(node)
+    row = node.unnest()
     if isinstance(row, Call) and row.spec.overload.name == "$row":
         return [member.copy() for member in row.expressions]
     return [field_of(node.copy(), type_, field) for field in type_.fields]

@@ -11,13 +11,6 @@ from seamline.sql.binder.scope import Output
 from seamline.sql.expressions.calls import Call
 
 
-def unparenthesized(node: exp.Expr) -> exp.Expr:
-    """Returns the node inside any parentheses."""
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node
-
-
 def unwrapped(node: exp.Expr) -> exp.Expr:
     """Returns the query inside a bare subquery; other nodes are returned as they are."""
     return node.this if isinstance(node, exp.Subquery) and not node.args.get("with_") else node

@@ -16,7 +16,7 @@ from seamline.sql import session_zone, time_zones, types
 from seamline.sql.binder.binder import Binder
 from seamline.sql.binder.conversions import implicit_cast
 from seamline.sql.binder.scope import Scope, Typed
-from seamline.sql.binder.shapes import is_text, unparenthesized
+from seamline.sql.binder.shapes import is_text
 from seamline.sql.expressions.calls import CallSpec, call, constructor
 from seamline.sql.types import Time, Timestamp, Type
 
@@ -27,7 +27,7 @@ def zone_of(node: exp.Expr) -> str:
     Raises:
         SeamlineError: NOT_SUPPORTED unless it is a literal; INVALID_ARGUMENT if it is not a zone.
     """
-    inner = unparenthesized(node)
+    inner = node.unnest()
     if is_text(inner):
         return time_zones.named(inner.name)
     if isinstance(inner, exp.Anonymous) and inner.name.lower() == "current_timezone":

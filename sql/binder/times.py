@@ -25,7 +25,7 @@ from seamline.sql.binder.conversions import common_type, explicit_cast, implicit
 from seamline.sql.binder.literals import whole_number_of
 from seamline.sql.binder.moments import now
 from seamline.sql.binder.scope import Scope, Typed
-from seamline.sql.binder.shapes import is_text, unparenthesized
+from seamline.sql.binder.shapes import is_text
 from seamline.sql.binder.time_zones import (
     at_zone,
     back,
@@ -162,7 +162,7 @@ def _zone_columns(arguments: Sequence[Typed], pattern: str | None = None) -> lis
 
 def bind_by_unit(binder: Binder, name: str, node: exp.Anonymous, scope: Scope, bind: Bind) -> Typed:
     """Binds date_trunc, date_add and date_diff."""
-    unit = unparenthesized(node.expressions[0]) if node.expressions else None
+    unit = node.expressions[0].unnest() if node.expressions else None
     arguments = [binder.expression(argument, scope) for argument in node.expressions[1:]]
     if name == "date_diff" and len(arguments) == 2:
         arguments = _alike(arguments)
@@ -216,7 +216,7 @@ def _by_any_unit(
     try:
         value, type_ = binder.expression(node.expressions[0], scope)
     except SeamlineError as error:
-        word = unparenthesized(node.expressions[0]).name.lower()
+        word = node.expressions[0].unnest().name.lower()
         if error.code is COLUMN_NOT_FOUND and word in (*CLOCK_UNITS, *DATE_UNITS):
             error.hint = f"Write the unit as a text: {name}('{word}', …)."
         raise
@@ -338,7 +338,7 @@ def _in_session_zone(name: str, arguments: list[Typed], bind: Bind) -> Typed:
 
 def _zone_of_pattern(pattern: exp.Expr) -> str:
     """Returns the zone of instants that a pattern reads."""
-    inner = unparenthesized(pattern)
+    inner = pattern.unnest()
     is_local = is_text(inner) and not any(isinstance(part, Zone) for part in of_joda(inner.name))
     return session_zone.current() if is_local else SEVERAL_ZONES
 

@@ -109,8 +109,7 @@ def _kernel_of(node: exp.Expr) -> Call:
 
 def _without_exceptions(node: exp.Expr) -> None:
     """Replaces errors that we raise by nulls where these make the whole null, which is faster."""
-    while isinstance(node, exp.Paren):
-        node = node.this
+    node = node.unnest()
     if not isinstance(node, Call) or node.spec.overload.name not in (*_ARITHMETIC, "cast"):
         return
     overload = node.spec.overload

@@ -93,8 +93,7 @@ def _may_lose_its_type(node: Call) -> bool:
 
 def _may_be_constant_null(node: exp.Expr) -> bool:
     """Whether the node is computed only from constants and is not itself a literal."""
-    while isinstance(node, exp.Paren):
-        node = node.this
+    node = node.unnest()
     if isinstance(node, exp.Literal | exp.Boolean | BoundLambda):
         return False
     if isinstance(node, Call) and node.spec.constant is not None:

@@ -129,8 +129,7 @@ def _named(call: exp.Anonymous) -> Iterator[tuple[str, exp.Expr]]:
 
 
 def _constant(name: str, node: exp.Expr) -> str | int | None:
-    while isinstance(node, exp.Paren):
-        node = node.this
+    node = node.unnest()
     if isinstance(node, exp.Null):
         return None
     is_number = name == "offsets_max"
