@@ -47,7 +47,7 @@ class SegmentStore:
         self.memory_bytes_max = memory_bytes_max
         self.disk_bytes_max = disk_bytes_max
         self._directory = directory
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._uses: dict[Segment, int] = {}
         self._memory = 0
         self._disk = 0
@@ -57,7 +57,7 @@ class SegmentStore:
     @property
     def usage(self) -> Usage:
         """What is in use now."""
-        with self._changed:
+        with self._lock:
             self._release_forgotten()
             return Usage(self._memory, self._disk)
 
@@ -71,7 +71,7 @@ class SegmentStore:
 
     def retain(self, segments: Iterable[Segment]) -> None:
         """Adds a user to each segment; the first one makes it count against the budget."""
-        with self._changed:
+        with self._lock:
             for segment in segments:
                 uses = self._uses.get(segment, 0)
                 self._uses[segment] = uses + 1
@@ -80,10 +80,9 @@ class SegmentStore:
 
     def release(self, segments: Iterable[Segment]) -> None:
         """Removes a user from each segment; the last one frees the memory or deletes the file."""
-        with self._changed:
+        with self._lock:
             self._release(segments)
             self._release_forgotten()
-            self._changed.notify_all()
 
     def _release_forgotten(self) -> None:
         """Releases references that were garbage collected.
@@ -104,7 +103,7 @@ class SegmentStore:
 
     def is_shared(self, segment: Segment) -> bool:
         """Whether anybody besides its follower uses the segment."""
-        with self._changed:
+        with self._lock:
             return self._uses.get(segment, 0) > 1
 
     def references(self, segments: Sequence[Segment]) -> References:
@@ -123,7 +122,7 @@ class SegmentStore:
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
                 return None
             raise
-        with self._changed:
+        with self._lock:
             if self._disk + written.size_bytes <= self.disk_bytes_max:
                 self._uses[written] = 1
                 self._count(written, 1)
@@ -132,16 +131,9 @@ class SegmentStore:
         written.file.unlink(missing_ok=True)
         return None
 
-    def wait_for_change(self, seconds: float) -> None:
-        """Waits until something was released, or the time is up."""
-        with self._changed:
-            self._changed.wait(seconds)
-
     def close(self) -> None:
-        """Deletes the files and wakes those that wait."""
+        """Deletes the files."""
         shutil.rmtree(self._directory, ignore_errors=True)
-        with self._changed:
-            self._changed.notify_all()
 
     def give_back(self) -> None:
         """Returns to the system the memory that Arrow has freed."""
