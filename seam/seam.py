@@ -327,12 +327,12 @@ def _to_json(value: Any) -> Any:
     return value
 
 
-def hot_only(name: tuple[str, ...], bounds: LogBounds, *, cluster: str, schema_id: int = 0) -> Seam:
+def hot_only(name: tuple[str, ...], bounds: LogBounds, *, cluster: str) -> Seam:
     """Returns the seam of a topic without a table: everything the log holds is the tail."""
     return Seam(
         table=name,
         table_uuid="",
-        schema_id=schema_id,
+        schema_id=0,
         log=LogPart.of(bounds, cluster, pending=bounds.pending),
         boundary=Offsets({p: bounds.start.get(p, 0) for p in bounds.end}),
         end=bounds.end,
