@@ -150,13 +150,10 @@ def tag_boundary(table: IcebergTable, snapshot_id: int) -> None:
         SeamlineError: COMMIT_CONFLICT when another process moved it meanwhile.
     """
     tag = table.state.refs.get(TAG)
-    commit(
+    _commit_to_same(
         table,
-        (
-            AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
-            AssertRefSnapshotId(ref=TAG, snapshot_id=tag.snapshot_id if tag else None),
-        ),
         (moved_ref(table.iceberg.metadata, TAG, SnapshotRefType.TAG, snapshot_id),),
+        AssertRefSnapshotId(ref=TAG, snapshot_id=tag.snapshot_id if tag else None),
     )
 
 
@@ -175,12 +172,8 @@ def adopt_branch(table: IcebergTable, name: str, base_id: int) -> None:
     Raises:
         SeamlineError: COMMIT_CONFLICT when the head of `main` is another snapshot by now.
     """
-    _move_main(
-        table,
-        base_id,
-        table.state.refs[name].snapshot_id,
-        RemoveSnapshotRefUpdate(ref_name=name),
-    )
+    to = table.state.refs[name].snapshot_id
+    move_head(table, base_id, to, RemoveSnapshotRefUpdate(ref_name=name))
 
 
 def create_tag(
@@ -210,7 +203,7 @@ def remove_refs(table: IcebergTable, names: Sequence[str]) -> None:
     """
     updates = _removed(table, names)
     if updates:
-        commit(table, (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),), updates)
+        _commit_to_same(table, updates)
 
 
 def _removed(table: IcebergTable, names: Sequence[str]) -> tuple[TableUpdate, ...]:
@@ -232,16 +225,10 @@ def _create_ref(
         raise _gone(table, snapshot_id)
     age_ms = max(0, int(time.time() * 1000) - snapshot.timestamp_ms)
     try:
-        commit(
+        _commit_to_same(
             table,
-            (
-                AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
-                AssertRefSnapshotId(ref=name, snapshot_id=None),
-            ),
-            (
-                new_ref(name, kind, snapshot_id, age_ms + keep_ms),
-                *_removed(table, instead_of),
-            ),
+            (new_ref(name, kind, snapshot_id, age_ms + keep_ms), *_removed(table, instead_of)),
+            AssertRefSnapshotId(ref=name, snapshot_id=None),
         )
     except ValueError as error:  # it expired since the table was loaded
         raise _gone(table, snapshot_id) from error
@@ -267,11 +254,7 @@ def set_properties(
     """
     removed = [name for name in without if name in table.state.properties]
     removals = (RemovePropertiesUpdate(removals=removed),) if removed else ()
-    commit(
-        table,
-        (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),),
-        (SetPropertiesUpdate(updates=properties), *removals),
-    )
+    _commit_to_same(table, (SetPropertiesUpdate(updates=properties), *removals))
 
 
 def remove_properties(table: IcebergTable, names: Sequence[str]) -> None:
@@ -280,11 +263,7 @@ def remove_properties(table: IcebergTable, names: Sequence[str]) -> None:
     Raises:
         SeamlineError: COMMIT_CONFLICT.
     """
-    commit(
-        table,
-        (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),),
-        (RemovePropertiesUpdate(removals=list(names)),),
-    )
+    _commit_to_same(table, (RemovePropertiesUpdate(removals=list(names)),))
 
 
 def change_schema(
@@ -359,32 +338,28 @@ def upgrade(table: IcebergTable, version: Literal[1, 2]) -> None:
     Raises:
         SeamlineError: COMMIT_CONFLICT.
     """
-    commit(
-        table,
-        (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),),
-        (UpgradeFormatVersionUpdate(format_version=version),),
-    )
+    _commit_to_same(table, (UpgradeFormatVersionUpdate(format_version=version),))
 
 
-def move_head(table: IcebergTable, snapshot_id: int, to: int) -> None:
+def move_head(table: IcebergTable, snapshot_id: int, to: int, *further: TableUpdate) -> None:
     """Moves the head of `main` from one snapshot to another, only if it is still the first.
+
+    The same commit makes further updates.
 
     Raises:
         SeamlineError: COMMIT_CONFLICT when the head is another snapshot by now.
     """
-    _move_main(table, snapshot_id, to)
-
-
-def _move_main(table: IcebergTable, base_id: int, to: int, *further: TableUpdate) -> None:
-    metadata = table.iceberg.metadata
-    commit(
-        table,
-        (
-            AssertTableUUID(uuid=metadata.table_uuid),
-            AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=base_id),
-        ),
-        (moved_ref(metadata, MAIN_BRANCH, SnapshotRefType.BRANCH, to), *further),
+    moved = moved_ref(table.iceberg.metadata, MAIN_BRANCH, SnapshotRefType.BRANCH, to)
+    _commit_to_same(
+        table, (moved, *further), AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=snapshot_id)
     )
+
+
+def _commit_to_same(
+    table: IcebergTable, updates: tuple[TableUpdate, ...], *further: TableRequirement
+) -> None:
+    """Commits updates, if the name still leads to the table that was loaded."""
+    commit(table, (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid), *further), updates)
 
 
 def commit(
