@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
-from pyroaring import BitMap
+from pyroaring import BitMap64
 
 from seamline.seam.files import FIELD_ID
 
@@ -170,11 +170,7 @@ def _write_vectors(io: FileIO, planned: PlannedDeletes) -> list[DataFile]:
 
 def _vector(positions: np.ndarray) -> bytes:
     """Encodes positions as a portable 64-bit Roaring bitmap between its length and a checksum."""
-    keys = np.unique(positions >> 32)
-    body = _VECTOR + struct.pack("<q", len(keys))
-    for key in keys.tolist():
-        low = positions[positions >> 32 == key] & 0xFFFFFFFF
-        body += struct.pack("<i", key) + BitMap(low.astype(np.uint32)).serialize()
+    body = _VECTOR + BitMap64(positions.astype(np.uint64)).serialize()
     return struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))
 
 
