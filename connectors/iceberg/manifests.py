@@ -51,13 +51,17 @@ def write_manifest(
 ) -> ManifestFile:
     """Writes a manifest of added data or delete files, all of one partition spec.
 
+    The entries inherit snapshot and sequence numbers from the list that contains the manifest.
+
     Returns:
         Its entry for manifest lists, with sequence number, snapshot and row ids not yet assigned.
 
     Raises:
         OSError: when it cannot be written.
     """
-    entries = [_entry(ManifestEntryStatus.ADDED, file) for file in files]
+    entries = [
+        ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, data_file=file) for file in files
+    ]
     return _write_entries(io, path, entries, spec, schema, version)
 
 
@@ -90,44 +94,21 @@ def write_kept(
     Raises:
         OSError: when it cannot be written.
     """
-    gone = [
-        _entry(
-            ManifestEntryStatus.DELETED,
-            entry.data_file,
-            snapshot_id=removed_by,
-            sequence_number=entry.sequence_number,
-            file_sequence_number=entry.file_sequence_number,
-        )
-        for entry in removed
-    ]
-    return _write_entries(io, path, [*map(_kept, entries), *gone], spec, schema, version)
+    kept = [_repeated(entry, ManifestEntryStatus.EXISTING, entry.snapshot_id) for entry in entries]
+    gone = [_repeated(entry, ManifestEntryStatus.DELETED, removed_by) for entry in removed]
+    return _write_entries(io, path, [*kept, *gone], spec, schema, version)
 
 
-def _kept(entry: ManifestEntry) -> ManifestEntry:
-    return _entry(
-        ManifestEntryStatus.EXISTING,
-        entry.data_file,
-        snapshot_id=entry.snapshot_id,
-        sequence_number=entry.sequence_number,
-        file_sequence_number=entry.file_sequence_number,
-    )
-
-
-def _entry(
-    status: ManifestEntryStatus,
-    file: DataFile,
-    *,
-    snapshot_id: int | None = None,
-    sequence_number: int | None = None,
-    file_sequence_number: int | None = None,
+def _repeated(
+    entry: ManifestEntry, status: ManifestEntryStatus, snapshot_id: int | None
 ) -> ManifestEntry:
-    """Returns an entry; it inherits fields that are None from the list containing its manifest."""
+    """Returns the entry with another status and snapshot; it keeps its sequence numbers."""
     return ManifestEntry.from_args(
         status=status,
         snapshot_id=snapshot_id,
-        sequence_number=sequence_number,
-        file_sequence_number=file_sequence_number,
-        data_file=file,
+        sequence_number=entry.sequence_number,
+        file_sequence_number=entry.file_sequence_number,
+        data_file=entry.data_file,
     )
 
 
@@ -175,19 +156,18 @@ def list_entry(io: FileIO, path: str, snapshot_id: int) -> ManifestFile:
     Raises:
         OSError: when it cannot be read.
     """
-    counts = dict.fromkeys(ManifestEntryStatus, 0)
-    rows = dict.fromkeys(ManifestEntryStatus, 0)
+    counts = {
+        f"{status.name.lower()}_{what}_count": 0
+        for status in ManifestEntryStatus
+        for what in ("files", "rows")
+    }
     for entry in all_entries(io, path):
-        counts[entry.status] += 1
-        rows[entry.status] += entry.data_file.record_count
+        status = entry.status.name.lower()
+        counts[f"{status}_files_count"] += 1
+        counts[f"{status}_rows_count"] += entry.data_file.record_count
     source = io.new_input(path)
     with AvroFile[Any](source) as reader:
         spec_id = int(reader.header.meta.get("partition-spec-id", "0"))
-    added, existing, deleted = (
-        ManifestEntryStatus.ADDED,
-        ManifestEntryStatus.EXISTING,
-        ManifestEntryStatus.DELETED,
-    )
     return ManifestFile.from_args(
         _table_format_version=_LATEST,
         manifest_path=path,
@@ -197,12 +177,7 @@ def list_entry(io: FileIO, path: str, snapshot_id: int) -> ManifestFile:
         sequence_number=0,
         min_sequence_number=0,
         added_snapshot_id=snapshot_id,
-        added_files_count=counts[added],
-        existing_files_count=counts[existing],
-        deleted_files_count=counts[deleted],
-        added_rows_count=rows[added],
-        existing_rows_count=rows[existing],
-        deleted_rows_count=rows[deleted],
+        **counts,
     )
 
 
