@@ -1,9 +1,10 @@
 """The options of a unified table: each is declared here, and nowhere else.
 
-A line of `TableOptions` or `CreateOptions` gives an option's name, type and default, and in its
-`Option` what else there is to say of it. The classes have typed attributes for the code that uses
-an option. `OPTIONS` is the same as a table, from which follow the properties that statements and
-the flags that commands accept, `system.metadata.table_properties`, and the table in the docs.
+A line of `TableOptions`, `CreateOptions` or `AdoptOptions` gives an option's name, type and
+default, and in its `Option` what else there is to say of it. The classes have typed attributes for
+the code that uses an option. `OPTIONS` and `ADOPT_OPTIONS` are the same as tables, from which
+follow the properties that statements and the flags that commands accept,
+`system.metadata.table_properties`, and the table in the docs.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Option:
         parse: Parses the text of a table property. Raises a ValueError that names what is expected.
         write: The inverse of `parse`.
         name: Its name in statements.
-        type: `str`, `int` or `tuple`, which is of strings.
+        type: `str`, `int`, `bool` or `tuple`, which is of strings.
         default: Its default; None if it has none.
         is_stored: Whether the table's properties record it, as part of its binding to the topic.
     """
@@ -99,6 +100,8 @@ class Option:
         """
         if self.type is tuple:
             return texts(self.name, given)
+        if self.type is bool:
+            return str(given).lower() == "true"
         if self.type is int:
             if not isinstance(given, int) or isinstance(given, bool):
                 raise _not_a(self.name, "a whole number")
@@ -421,20 +424,56 @@ class CreateOptions(TableOptions):
     ] = 2
 
 
-def _declared() -> Iterator[Option]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class AdoptOptions(TableOptions):
+    """The options of a table that is adopted; the further ones are not recorded as such."""
+
+    boundary: Annotated[
+        str | None,
+        Option("What determines the table's boundary", adopt=Flag(metavar="PROVIDER")),
+    ] = None
+    columns: Annotated[
+        tuple[str, ...],
+        Option(
+            "Columns that hold partition, offset, …: offset=k_offset",
+            adopt=Flag(metavar="PART=COLUMN,…"),
+        ),
+    ] = ()
+    boundary_options: Annotated[
+        tuple[str, ...],
+        Option(
+            "Options of the provider",
+            adopt=Flag("Option of the provider; repeatable.", "option", "NAME=VALUE"),
+        ),
+    ] = ()
+    start: Annotated[
+        str,
+        Option(
+            "Where the table begins; by default, offset 0",
+            adopt=Flag(metavar="PARTITION:OFFSET,…"),
+        ),
+    ] = ""
+    force: Annotated[bool, Option("Adopt the table despite the problems found", adopt=Flag())] = (
+        False
+    )
+
+
+def _declared(options: type[TableOptions]) -> Iterator[Option]:
     stored = {field.name for field in dataclasses.fields(TableOptions)}
-    hints = typing.get_type_hints(CreateOptions, include_extras=True)
-    for field in dataclasses.fields(CreateOptions):
+    hints = typing.get_type_hints(options, include_extras=True)
+    for field in dataclasses.fields(options):
         declared, option = typing.get_args(hints[field.name])
         types = (typing.get_origin(declared), declared)
         yield dataclasses.replace(
             option,
             name=field.name,
-            type=next((type_ for type_ in (tuple, int) if type_ in types), str),
+            type=next((type_ for type_ in (tuple, int, bool) if type_ in types), str),
             default=None if field.default is dataclasses.MISSING else field.default,
             is_stored=field.name in stored,
         )
 
 
-OPTIONS: tuple[Option, ...] = tuple(_declared())
-"""All options of a unified table."""
+OPTIONS: tuple[Option, ...] = tuple(_declared(CreateOptions))
+"""The options of a unified table that is created."""
+ADOPT_OPTIONS = tuple(option for option in _declared(AdoptOptions) if option.adopt is not None)
+"""Those of a table that is adopted."""

@@ -17,6 +17,7 @@ from seamline.gateway.cli.options import (
     table_options,
 )
 from seamline.gateway.deadline import no_deadline
+from seamline.seam.options import ADOPT_OPTIONS
 
 if TYPE_CHECKING:
     from seamline.gateway.commands.adopting import Findings
@@ -30,24 +31,6 @@ _CELL_MAX = 60
 @click.command()
 @click.argument("name")
 @table_options("adopt")
-@click.option(
-    "--boundary", "provider", metavar="PROVIDER", help="What determines the table's boundary."
-)
-@click.option(
-    "--columns",
-    metavar="PART=COLUMN,…",
-    help="Columns that hold partition, offset, …: offset=k_offset.",
-)
-@click.option(
-    "--option",
-    "options",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Option of the provider; repeatable.",
-)
-@click.option(
-    "--start", metavar="PARTITION:OFFSET,…", help="Where the table begins; by default, offset 0."
-)
 @click.option("--location", help="Location of a Delta table, if it is not at the default place.")
 @click.option(
     "--configuration",
@@ -55,10 +38,9 @@ _CELL_MAX = 60
     help="Print the entry for the configuration, and write nothing.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the findings, and write nothing.")
-@click.option("--force", is_flag=True, help="Adopt the table despite the problems found.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @connected
-def adopt(connections: Connections, name: str, columns: str | None, **given: Any) -> None:
+def adopt(connections: Connections, name: str, **given: Any) -> None:
     """Bind the table NAME, which another writer fills, to its topic.
 
     Shows what it found, and asks for confirmation, before it writes anything. A Delta table is
@@ -66,29 +48,24 @@ def adopt(connections: Connections, name: str, columns: str | None, **given: Any
     """
     from seamline.gateway.commands import adopting
 
-    own = {name: value for name, value in given.items() if name != "start"}
     adoption = adopting.Adoption(
         name=table_of(name, connections),
-        provider=given["provider"],
-        columns=tuple(columns.split(",")) if columns else (),
-        options=dict(map(adopting.option_of, given["options"])),
-        start=adopting.offsets_of(given["start"] or ""),
         location=given["location"],
-        **{"cluster": connections.config.default_cluster, **options_of(own)},
+        **{"cluster": connections.config.default_cluster, **options_of(given, ADOPT_OPTIONS)},
     )
     findings = adopting.examine(connections, adoption, no_deadline())
     for line in _shown(findings):
         click.echo(line, err=True)
     if given["dry_run"]:
         return
-    adopting.require_no_problems(findings, force=given["force"])
+    adopting.require_no_problems(findings, force=adoption.force)
     display = adoption.name.display
     if given["configuration"] or findings.is_for_configuration:
         click.echo(findings.configuration)
     else:
         if not given["yes"]:
             click.confirm(f"adopt {display}?", abort=True)
-        adopting.adopt(connections, findings, force=given["force"])
+        adopting.adopt(connections, findings, force=adoption.force)
         click.echo(f"adopted {display} over topic {adoption.topic}")
 
 

@@ -22,7 +22,7 @@ from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.file_locations import find_file
 from seamline.gateway.names import TableName
-from seamline.seam.options import OPTIONS, Flag
+from seamline.seam.options import ADOPT_OPTIONS, OPTIONS, Flag, Option
 
 if TYPE_CHECKING:
     from seamline.gateway.config.load import Loaded
@@ -85,7 +85,7 @@ def table_options(statement: Literal["create", "adopt", "alter"]) -> Callable[[F
     """Adds a flag for each option of a table that a statement may set."""
 
     def add(command: F) -> F:
-        for option in reversed(OPTIONS):
+        for option in reversed(ADOPT_OPTIONS if statement == "adopt" else OPTIONS):
             flag: Flag | None = getattr(option, statement)
             if flag is None:
                 continue
@@ -98,6 +98,7 @@ def table_options(statement: Literal["create", "adopt", "alter"]) -> Callable[[F
                 option.name,
                 required=flag.required,
                 multiple=option.type is tuple,
+                is_flag=option.type is bool,
                 default=default,
                 show_default=bool(default),
                 type=click.Choice(option.words) if is_closed else _TYPES[option.type],
@@ -109,16 +110,16 @@ def table_options(statement: Literal["create", "adopt", "alter"]) -> Callable[[F
     return add
 
 
-_TYPES = {str: str, tuple: str, int: int}
+_TYPES = {str: str, tuple: str, int: int, bool: bool}
 
 
-def options_of(flags: Mapping[str, Any]) -> dict[str, Any]:
+def options_of(flags: Mapping[str, Any], options: Sequence[Option] = OPTIONS) -> dict[str, Any]:
     """Returns the options of a table that flags set, with the contents of files that they name.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT when a file cannot be read.
     """
-    values = {option: flags.get(option.name) for option in OPTIONS}
+    values = {option: flags.get(option.name) for option in options}
     return {
         option.name: text_of(value) if option.is_text else value
         for option, value in values.items()

@@ -42,7 +42,7 @@ from seamline.seam.encoding import LOG_PARTS, parse_sources, spelt_as
 from seamline.seam.history_checks import truncated
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
-from seamline.seam.options import OPTIONS, TableOptions
+from seamline.seam.options import ADOPT_OPTIONS, AdoptOptions
 from seamline.seam.records import DecoderSpec, Places
 from seamline.seam.table import TableState
 from seamline.sql.quoting import quoted_text
@@ -51,30 +51,19 @@ _PARTS = ("partition", "offset", "timestamp", "key", "headers")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Adoption(TableOptions):
+class Adoption(AdoptOptions):
     """How a table is to be adopted.
 
     Attributes:
         name: The table.
-        provider: The boundary provider for its snapshots; None for the one that is detected.
-        columns: Columns that hold parts of a record: `partition=k_partition`, ….
-        options: Options of the provider, by name.
-        start: The offset at which the table begins, in partitions where it has no rows.
-        force: Whether to adopt it despite the problems found.
         location: Its location, if neither its catalog nor the configuration nor its name gives it.
     """
 
     name: TableName = dataclasses.field(kw_only=True)
-    provider: str | None = None
-    columns: tuple[str, ...] = ()
-    options: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
-    start: Mapping[int, int] = dataclasses.field(default_factory=dict, hash=False)
-    force: bool = False
     location: str | None = None
 
 
-_OPTIONS = {option.name: option for option in OPTIONS if option.adopt is not None}
-_OTHERS = ("adopt", "columns", "boundary", "boundary_options", "start", "force")
+_OPTIONS = {option.name: option for option in ADOPT_OPTIONS}
 
 
 def of_statement(name: TableName, properties: Mapping[str, Any], cluster: str) -> Adoption:
@@ -88,7 +77,7 @@ def of_statement(name: TableName, properties: Mapping[str, Any], cluster: str) -
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION, INVALID_ARGUMENT.
     """
-    names = (*_OPTIONS, *_OTHERS)
+    names = (*_OPTIONS, "adopt")
     unknown = sorted(set(properties) - set(names))
     if unknown or "topic" not in properties:
         problem = (
@@ -99,15 +88,7 @@ def of_statement(name: TableName, properties: Mapping[str, Any], cluster: str) -
             f"{name.display} cannot be adopted: {problem}",
             hint=f"The properties are {', '.join(names)}.",
         )
-    return Adoption(
-        name=name,
-        provider=str(properties["boundary"]) if "boundary" in properties else None,
-        columns=_list(properties, "columns"),
-        options=dict(map(option_of, _list(properties, "boundary_options"))),
-        start=offsets_of(str(properties.get("start", ""))),
-        force=str(properties.get("force", "")).lower() == "true",
-        **{"cluster": cluster, **_options(properties)},
-    )
+    return Adoption(name=name, **{"cluster": cluster, **_options(properties)})
 
 
 def _options(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,13 +102,6 @@ def _options(properties: Mapping[str, Any]) -> dict[str, Any]:
         if name in values and option.type is tuple:
             values[name] = tuple(itertools.chain.from_iterable(map(option.read, values[name])))
     return values
-
-
-def _list(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    value = given.get(name, ())
-    items = value if isinstance(value, tuple) else (value,)
-    parts = (part.strip() for item in items for part in str(item).split(","))
-    return tuple(filter(None, parts))
 
 
 def option_of(text: str) -> tuple[str, str]:
@@ -212,6 +186,7 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
         SeamlineError: ADOPTION_REFUSED when Seamline fills the table itself, or when it has no
             snapshot; TABLE_NOT_FOUND, TOPIC_NOT_FOUND, BOUNDARY_MISSING, OFFSETS_NOT_STORED, ….
     """
+    start = Offsets(offsets_of(wanted.start))
     seen = _adoptable(connections, wanted)
     state, writer = seen.state, seen.writer
     log = connections.log(wanted.cluster)
@@ -220,8 +195,8 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
     binding = _binding(wanted, writer, state, bounds)
     tables.check_policy(binding.on_error, state.schema.columns)
     options = {f"{OPTION_PREFIX}{name}": value for name, value in seen.options.items()}
-    if wanted.start:
-        options[f"{OPTION_PREFIX}start"] = json.dumps(Offsets(wanted.start).to_json())
+    if start:
+        options[f"{OPTION_PREFIX}start"] = json.dumps(start.to_json())
     as_adopted = seen.as_if({**binding.to_properties(), **options})
     as_adopted.require_single_writer(state.current_snapshot_id)
     boundary = boundary_of(as_adopted.state, state.current_snapshot_id)
@@ -263,7 +238,8 @@ def _adoptable(connections: Connections, wanted: Adoption) -> Adoptable:
             )
         path = alterations.identifier_of(connections, name)
     catalog = connections.cold(name.catalog)
-    return catalog.adoptable(path, wanted.location, wanted.provider, wanted.options)
+    options = dict(map(option_of, wanted.boundary_options))
+    return catalog.adoptable(path, wanted.location, wanted.boundary, options)
 
 
 def create_text(state: TableState, binding: TopicBinding) -> str:
@@ -377,7 +353,8 @@ def _configured(state: TableState) -> SeamlineError:
 def _binding(
     wanted: Adoption, writer: Writer, state: TableState, bounds: LogBounds
 ) -> TopicBinding:
-    sources = parse_sources((*wanted.columns_from, *map(_entry, wanted.columns)))
+    parts = (part for text in wanted.columns for part in text.split(","))
+    sources = parse_sources((*wanted.columns_from, *map(_entry, parts)))
     given = spelt_as(sources, state.schema.columns)
     said = {entry.column for entry in given}
     found = (e for e in parse_sources(writer.sources(state.schema.columns)) if e.column not in said)

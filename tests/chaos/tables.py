@@ -169,7 +169,7 @@ def adopt(stack: ChaosStack, table: Table, topic_id: str, recorder: Recorder) ->
         CLUSTER,
         table.topic,
         name=name_of(stack, table),
-        provider=table.provider,
+        boundary=table.provider,
         columns=tuple(columns),
     )
     deadline = StatementDeadline(_REQUEST_S)

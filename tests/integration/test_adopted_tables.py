@@ -254,7 +254,7 @@ def test_a_streaming_query_of_spark_is_read_exactly(
 
     sent.send(200)
     stream()
-    found = adopt(stack, name, options={"checkpoint": checkpoint})
+    found = adopt(stack, name, boundary_options=(f"checkpoint={checkpoint}",))
     assert (found.writer.name, found.boundary.trust) == ("Spark Structured Streaming", "exact")
     sent.send(50)
     for engine in ENGINES:

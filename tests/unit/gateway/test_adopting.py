@@ -417,7 +417,7 @@ def test_spark_streaming_says_its_offsets_in_its_checkpoint(shop: Shop, gateway:
 
     copy(0, {0: 6, 1: 9})
     assert error_of(shop.adopt) == "INVALID_TABLE_DEFINITION"
-    found = shop.adopt(options={"checkpoint": checkpoint})
+    found = shop.adopt(boundary_options=(f"checkpoint={checkpoint}",))
     assert (found.boundary.provider, found.boundary.trust) == ("spark-streaming", "exact")
     assert gateway.rows(SQL) == shop.rows
     copy(1, {0: 10, 1: 10})
@@ -575,7 +575,7 @@ def test_a_table_of_flink_is_adopted_by_its_name(shop: Shop, gateway: Gateway) -
     shop.create(FLAT)
     shop.produce(20)
     shop.copy({0: 6, 1: 7}, {"flink.job-id": "f-1"})
-    found = shop.adopt(provider="Flink", columns=POSITIONS)
+    found = shop.adopt(boundary="Flink", columns=POSITIONS)
     assert (found.writer.name, found.boundary.provider) == ("Flink", "columns")
     (note,) = found.notes
     assert "exactly-once and aligned" in note
@@ -612,8 +612,8 @@ def test_what_only_hints_is_refused_unless_the_owner_says_so(shop: Shop, gateway
         shop.produce(2)
     moment = shop.log.clock.now_ms - 3500
     shop.copy({0: 6, 1: 6}, {"automq.watermark": str(moment)}, _without_positions, one_file=True)
-    assert error_of(lambda: shop.adopt(provider="watermark")) == "BOUNDARY_NOT_TRUSTED"
-    found = shop.adopt(provider="watermark", options={"trust": "hint"})
+    assert error_of(lambda: shop.adopt(boundary="watermark")) == "BOUNDARY_NOT_TRUSTED"
+    found = shop.adopt(boundary="watermark", boundary_options=("trust=hint",))
     assert (dict(found.boundary.next), found.boundary.trust) == ({0: 6, 1: 6}, "hint")
     statement = gateway.statement(SQL)
     assert statement.receipt is not None

@@ -125,12 +125,12 @@ def test_a_query_of_spark_is_found_with_its_checkpoint(
     shop.produce(10)
     streamed.plan({0: 2, 1: 1})
     streamed.commit({0: 2, 1: 1})
-    options = {}
+    options: tuple[str, ...] = ()
     if not is_beneath:
         moved = streamed.checkpoint.rename(streamed.checkpoint.with_name("elsewhere"))
         assert error_of(shop).code.name == "INVALID_TABLE_DEFINITION", "it must be said"
-        options = {"checkpoint": str(moved)}
-    found = examined(shop, options=options)
+        options = (f"checkpoint={moved}",)
+    found = examined(shop, boundary_options=options)
     assert (found.writer.name, found.boundary.trust) == ("Spark Structured Streaming", "exact")
     assert dict(found.boundary.next) == {0: 2, 1: 1}
     assert rows_as_printed(shop, found) == shop.rows
@@ -172,11 +172,11 @@ def test_who_fills_it_is_never_guessed(tmp_path: pathlib.Path) -> None:
     assert error.code.name == "ADOPTION_REFUSED"
     for name in ("another", APPLICATION, QUERY):
         assert name in error.message
-    error = error_of(shop, provider="kafka-delta-ingest")
+    error = error_of(shop, boundary="kafka-delta-ingest")
     assert QUERY not in error.message
-    found = examined(shop, options={"app-id": APPLICATION})
+    found = examined(shop, boundary_options=(f"app-id={APPLICATION}",))
     assert rows_as_printed(shop, found) == shop.rows
-    error = error_of(shop, provider="kafka-connect")
+    error = error_of(shop, boundary="kafka-connect")
     assert error.code.name == "INVALID_ARGUMENT"
 
 

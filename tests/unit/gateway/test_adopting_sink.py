@@ -118,7 +118,7 @@ def test_dots_in_names_are_told_apart_by_the_task_or_by_options(sink: Sink) -> N
     sink.report({0: 4, 1: 7})
     sink.commit({0: 4, 1: 7})
     assert error_of(sink.shop.adopt) == "BOUNDARY_INVALID"
-    found = sink.shop.examine(options={"control-topic": CONTROL})
+    found = sink.shop.examine(boundary_options=(f"control-topic={CONTROL}",))
     assert dict(found.boundary.next) == {0: 4, 1: 7}
     sink.task = "iceberg-1"
     sink.report({0: 5})
@@ -135,7 +135,7 @@ def test_a_partition_whose_reports_are_gone_is_refused_and_not_guessed(sink: Sin
     sink.commit({0: 4, 1: 7})
     shop.log.delete_records(CONTROL, 0, 1)
     assert error_of(shop.adopt) == "BOUNDARY_MISSING"
-    assert dict(shop.adopt(start={0: 4}).boundary.next) == {0: 4, 1: 7}
+    assert dict(shop.adopt(start="0:4").boundary.next) == {0: 4, 1: 7}
 
 
 def test_records_that_the_sink_leaves_out_do_not_flicker(sink: Sink, gateway: Gateway) -> None:
