@@ -100,26 +100,11 @@ def document(app: flask.Flask) -> dict[str, Any]:
     }
 
 
-def undescribed(app: flask.Flask) -> list[str]:
-    """Returns the gateway's own routes that the description lacks."""
-    rules = (rule for rule in app.url_map.iter_rules() if face_of(app, rule).is_described)
-    return [
-        rule.rule
-        for rule in rules
-        if not isinstance(app.view_functions[rule.endpoint], View) and not _refuses_all(rule)
-    ]
-
-
 def _described(app: flask.Flask) -> Iterator[tuple[Rule, View]]:
     for rule in app.url_map.iter_rules():
         view = app.view_functions[rule.endpoint]
         if face_of(app, rule).is_described and isinstance(view, View):
             yield rule, view
-
-
-def _refuses_all(rule: Rule) -> bool:
-    """Returns whether a route only exists to answer unknown paths with errors."""
-    return "<path:" in rule.rule
 
 
 def _method(rule: Rule) -> str:

@@ -11,13 +11,30 @@ import json
 import pathlib
 from typing import Any
 
+import flask
 import jsonschema
 import pytest
 from support.gateway import Gateway
 
 from seamline.gateway.app import openapi
+from seamline.gateway.http.face_types import face_of
+from seamline.gateway.http.operations import View
 
 FILE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference" / "openapi.json"
+
+
+def undescribed(app: flask.Flask) -> list[str]:
+    """The gateway's own routes that the description lacks.
+
+    It may lack those that only answer unknown paths with errors.
+    """
+    return [
+        rule.rule
+        for rule in app.url_map.iter_rules()
+        if face_of(app, rule).is_described
+        and not isinstance(app.view_functions[rule.endpoint], View)
+        and "<path:" not in rule.rule
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +56,14 @@ def test_it_is_served(offline_gateway: Gateway, document: dict[str, Any]) -> Non
 
 def test_every_route_is_in_it(offline_gateway: Gateway, document: dict[str, Any]) -> None:
     app = offline_gateway.app
-    assert openapi.undescribed(app) == []
+    assert undescribed(app) == []
     assert {"/api/v1/statements", "/iceberg/v1/config", "/healthz"} <= set(document["paths"])
 
 
 def test_a_route_without_an_operation_is_found(offline_gateway: Gateway) -> None:
     app = offline_gateway.parts.app()
     app.get("/api/v1/undescribed")(lambda: "")
-    assert openapi.undescribed(app) == ["/api/v1/undescribed"]
+    assert undescribed(app) == ["/api/v1/undescribed"]
 
 
 def test_what_it_refers_to_is_there(document: dict[str, Any]) -> None:
