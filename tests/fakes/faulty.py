@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 import pyarrow as pa
 
-from seamline.connectors.confirmed_ends import ConfirmedEnds
+from fakes.forwarding import Answer, ForwardingLog
 from seamline.connectors.protocols.catalogs import Catalog
 from seamline.connectors.protocols.cold_tables import ColdTable, TierTable
 from seamline.connectors.protocols.deadlines import Deadline
@@ -32,8 +32,6 @@ from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.table import TableState
 from seamline.seam.tiering import Batch
-
-Answer = TypeVar("Answer")
 
 
 class Fault(enum.Enum):
@@ -84,7 +82,7 @@ def _change(plan: FaultPlan, call: str, work: Callable[[], None]) -> None:
     work()
 
 
-class BehindLog:
+class BehindLog(ForwardingLog[HotLog]):
     """A log whose broker answers with a topic's former id for some requests.
 
     Args:
@@ -94,25 +92,22 @@ class BehindLog:
     """
 
     def __init__(self, inner: HotLog, topic_id: str, requests: int) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._topic_id = topic_id
         self._requests = requests
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
     def bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline
     ) -> dict[str, LogBounds]:
         """See `HotLog.bounds`."""
-        bounds = self._inner.bounds(topics, isolation, deadline)
+        bounds = super().bounds(topics, isolation, deadline)
         self._requests -= 1
         if self._requests < 0:
             return bounds
         return {t: dataclasses.replace(b, topic_id=self._topic_id) for t, b in bounds.items()}
 
 
-class FaultyLog:
+class FaultyLog(ForwardingLog[HotLog]):
     """`HotLog` over another.
 
     Stale bounds are those of the same topic: a broker may be behind, but Kafka distinguishes a
@@ -120,21 +115,13 @@ class FaultyLog:
     """
 
     def __init__(self, inner: HotLog, plan: FaultPlan) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._plan = plan
         self._last: dict[tuple[str, str], LogBounds] = {}
 
-    @property
-    def confirmed_ends(self) -> ConfirmedEnds:
-        """See `HotLog.confirmed_ends`."""
-        return self._inner.confirmed_ends
-
-    def topics(self, deadline: Deadline) -> list[str]:
-        """See `HotLog.topics`."""
-        found, _ = _look(
-            self._plan, "topics", KAFKA_UNAVAILABLE, lambda: self._inner.topics(deadline)
-        )
-        return found
+    def _call(self, name: str, work: Callable[[], Answer]) -> Answer:
+        answer, _ = _look(self._plan, name, KAFKA_UNAVAILABLE, work)
+        return answer
 
     def bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline
@@ -153,18 +140,6 @@ class FaultyLog:
                 found[topic] = before
         return found
 
-    def offsets_at(
-        self, topic: str, topic_id: str, ends: Offsets, timestamp_ms: int, deadline: Deadline
-    ) -> Offsets:
-        """See `HotLog.offsets_at`."""
-        found, _ = _look(
-            self._plan,
-            "offsets at",
-            KAFKA_UNAVAILABLE,
-            lambda: self._inner.offsets_at(topic, topic_id, ends, timestamp_ms, deadline),
-        )
-        return found
-
     def read(
         self,
         topic: str,
@@ -178,10 +153,8 @@ class FaultyLog:
         """See `HotLog.read`; something may happen before each range."""
         left = max_records
         for wanted in ranges:
-            batches, _ = _look(
-                self._plan,
+            batches = self._call(
                 "read",
-                KAFKA_UNAVAILABLE,
                 lambda wanted=wanted, left=left: list(  # type: ignore[misc]
                     self._inner.read(
                         topic, [wanted], isolation, deadline, epochs=epochs, max_records=left

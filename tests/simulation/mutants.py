@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fakes.forwarding import ForwardingLog
 from fakes.memory import Row, Untimed
 
 from seamline.connectors.confirmed_ends import ConfirmedEnds
@@ -34,7 +35,7 @@ from simulation.reading import ALL, CHANGES, TWICE, Answer, Open, Sources, read
 from simulation.world import TOPIC
 
 
-class BentLog:
+class BentLog(ForwardingLog[HotLog]):
     """`HotLog` over another, with its answers bent."""
 
     def __init__(
@@ -45,13 +46,16 @@ class BentLog:
         wanted: Callable[[OffsetRange, HotLog], OffsetRange] = lambda r, _: r,
         isolation: str | None = None,
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._bend = bounds
         self._wanted = wanted
         self._isolation = isolation
-        self.topics = inner.topics
-        self.confirmed_ends = ConfirmedEnds()
-        self.offsets_at = inner.offsets_at
+        self._confirmed_ends = ConfirmedEnds()
+
+    @property
+    def confirmed_ends(self) -> ConfirmedEnds:
+        """See `HotLog.confirmed_ends`; those of the log say nothing of bent answers."""
+        return self._confirmed_ends
 
     def bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline

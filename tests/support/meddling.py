@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
+
+from fakes.forwarding import Answer, ForwardingLog
 
 from seamline.connectors.protocols.catalogs import Catalog
 from seamline.connectors.protocols.deadlines import Deadline
@@ -14,13 +16,11 @@ from seamline.connectors.protocols.hot_logs import (
     Subscription,
     TellsCompaction,
 )
-from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.gateway.access.rights import Rights
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.catalogs.silent import Silent
 from seamline.gateway.config.model import Config
-from seamline.seam.log import LogBounds
-from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.offsets import Offsets
 
 
 class Event:
@@ -45,46 +45,17 @@ class Event:
             work()
 
 
-class MeddledLog:
+class MeddledLog(ForwardingLog[FollowableLog]):
     """`FollowableLog` over another: the event happens before the first record is read."""
 
     def __init__(self, inner: FollowableLog, event: Event) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._event = event
-        self.confirmed_ends = inner.confirmed_ends
 
-    def topics(self, deadline: Deadline) -> list[str]:
-        """See `HotLog.topics`."""
-        return self._inner.topics(deadline)
-
-    def bounds(
-        self, topics: Sequence[str], isolation: str, deadline: Deadline
-    ) -> dict[str, LogBounds]:
-        """See `HotLog.bounds`."""
-        return self._inner.bounds(topics, isolation, deadline)
-
-    def offsets_at(
-        self, topic: str, topic_id: str, ends: Offsets, timestamp_ms: int, deadline: Deadline
-    ) -> Offsets:
-        """See `HotLog.offsets_at`."""
-        self._event()
-        return self._inner.offsets_at(topic, topic_id, ends, timestamp_ms, deadline)
-
-    def read(
-        self,
-        topic: str,
-        ranges: Sequence[OffsetRange],
-        isolation: str,
-        deadline: Deadline,
-        *,
-        epochs: Mapping[int, int] | None = None,
-        max_records: int | None = None,
-    ) -> Iterator[RawBatch]:
-        """See `HotLog.read`."""
-        self._event()
-        return self._inner.read(
-            topic, ranges, isolation, deadline, epochs=epochs, max_records=max_records
-        )
+    def _call(self, name: str, work: Callable[[], Answer]) -> Answer:
+        if name in {"offsets at", "read"}:
+            self._event()
+        return work()
 
     def follow(
         self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int], patient: bool

@@ -82,7 +82,7 @@ def test_a_log_is_asked_again_before_it_is_called_truncated(requests: int, code:
     bounds = log.bounds([TOPIC], READ_COMMITTED, Untimed())[TOPIC]
     read = LogRead.within(bounds, (OffsetRange(0, 2, 10),))
     create_again(log)
-    behind: Any = BehindLog(log, bounds.topic_id, requests)
+    behind = BehindLog(log, bounds.topic_id, requests)
     with pytest.raises(SeamlineError) as caught:
         check_read(behind, read, Untimed())
     assert caught.value.code is code

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any
 
 import pytest
 from fakes.faulty import BehindLog
@@ -164,7 +163,7 @@ def test_a_topic_that_was_recreated_is_not_taken_for_a_truncated_one(
     former = world.log.bounds([TOPIC], "read_committed", Untimed())[TOPIC]
     world.log.delete_topic(TOPIC)
     world.log.create_topic(TOPIC, len(former.end))
-    behind: Any = BehindLog(world.log, former.topic_id, requests)
+    behind = BehindLog(world.log, former.topic_id, requests)
     with pytest.raises(SeamlineError) as caught:
         read(Sources(world.catalog, behind), world.table.open, f"SELECT value FROM {TOPIC}")
     assert caught.value.code is code
