@@ -6,7 +6,7 @@ out, and so are those that the user may not see.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from seamline.connectors.iceberg import layout
@@ -42,22 +42,19 @@ def fields(
     Raises:
         SeamlineError: TABLE_NOT_FOUND, PERMISSION_DENIED, …
     """
-    return tuple(_fields(connections, elements, session))
-
-
-def _fields(
-    connections: Connections, elements: Sequence[ColumnDefinition | LikeTable], session: Session
-) -> Iterator[Field]:
+    fields: list[Field] = []
     for element in elements:
         if isinstance(element, ColumnDefinition):
-            yield from tables.fields_of([element])
+            fields += tables.fields_of([element])
             continue
         with locate_errors_at(element.location):
             name, table = _found(connections, element, session)
             for field in connections.rights.table(name).columns(table.state.schema.columns):
                 if field.name not in columns.METADATA_NAMES:
                     type_, comment = storable(field.type), field.comment
-                    yield Field(field.name, type_, required=field.required, comment=comment)
+                    copy = Field(field.name, type_, required=field.required, comment=comment)
+                    fields.append(copy)
+    return tuple(fields)
 
 
 def properties(

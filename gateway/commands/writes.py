@@ -397,26 +397,16 @@ def insert(
         SeamlineError: what the batches raise, INVALID_ARGUMENT, COMMIT_CONFLICT,
             KAFKA_UNAVAILABLE, …
     """
+    rows = _whole(batches, target)
     with _naming_only_what_is_seen(target):
-        return _inserted(connections, target, batches, deadline)
-
-
-def _inserted(
-    connections: Connections,
-    target: Target,
-    batches: Iterator[pa.RecordBatch],
-    deadline: Deadline,
-) -> Written:
-    if target.binding is not None:
-        return _produced(
-            connections, target, _whole(batches, target), RecordWriter.records, deadline
-        )
-    counted = _Counted(_whole(batches, target))
-    if target.table.state.format_version <= PYICEBERG_WRITES:
-        writing.append(target.table, counted)
-    else:
-        row_changes.commit_append(lambda: alterations.load(connections, target.name), counted)
-    return Written(counted.rows)
+        if target.binding is not None:
+            return _produced(connections, target, rows, RecordWriter.records, deadline)
+        counted = _Counted(rows)
+        if target.table.state.format_version <= PYICEBERG_WRITES:
+            writing.append(target.table, counted)
+        else:
+            row_changes.commit_append(lambda: alterations.load(connections, target.name), counted)
+        return Written(counted.rows)
 
 
 def delete_keys(

@@ -86,30 +86,9 @@ class MetadataWriter:
         cached = self._cached.get(key)
         if cached is not None and self._is_there(cached):
             return cached
-        metadata = self._make(
-            table, current, others, storage, planned=planned, only_referenced=only_referenced
-        )
-        self._cached.put(key, metadata)
-        return metadata
-
-    def _is_there(self, metadata: ServedMetadata) -> bool:
-        return metadata.lease_id is None or not self._leases.renew([metadata.lease_id])
-
-    def _make(
-        self,
-        table: ServedTable,
-        current: ServedSnapshot | None,
-        others: Sequence[ServedSnapshot],
-        storage: SnapshotStorage,
-        *,
-        planned: bool,
-        only_referenced: bool,
-    ) -> ServedMetadata:
-        if current is None and not others and _as_of_ms(table, current) is None:
-            text = table.file.text
-            location, lease_id = table.file.location, None
-            body = table.file.body
-        else:
+        location, text, lease_id = table.file.location, table.file.text, None
+        body = table.file.body
+        if current is not None or others or as_of_ms is not None:
             body = _composed(table, current, others, planned=planned)
             folder = storage.folder_of(table)
             body["location"] = folder  # some readers expect the metadata under it
@@ -120,7 +99,13 @@ class MetadataWriter:
             self._write(storage.io_of(table), location, text, lease_id)
         if only_referenced:
             text = _text(virtual.only_referenced(body))
-        return ServedMetadata(location, text, hashlib.sha256(text).hexdigest()[:24], lease_id)
+        etag = hashlib.sha256(text).hexdigest()[:24]
+        metadata = ServedMetadata(location, text, etag, lease_id)
+        self._cached.put(key, metadata)
+        return metadata
+
+    def _is_there(self, metadata: ServedMetadata) -> bool:
+        return metadata.lease_id is None or not self._leases.renew([metadata.lease_id])
 
     def _write(self, io: FileIO, location: str, text: bytes, lease_id: str) -> None:
         if not self._leases.renew([lease_id]):

@@ -14,9 +14,9 @@ then on. All other headers are ignored.
 
 from __future__ import annotations
 
-import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import quote_plus, unquote_plus
 
 from werkzeug.datastructures import Headers
 
@@ -79,12 +79,12 @@ def changed(changes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if value is None:
             yield f"{PREFIX}Clear-Session", name
         else:
-            yield f"{PREFIX}Set-Session", f"{name}={_quoted(value)}"
+            yield f"{PREFIX}Set-Session", f"{name}={quote_plus(value)}"
     for name, text in changes.get("prepared", {}).items():
         if text is None:
-            yield f"{PREFIX}Deallocated-Prepare", _quoted(name)
+            yield f"{PREFIX}Deallocated-Prepare", quote_plus(name)
         else:
-            yield f"{PREFIX}Added-Prepare", f"{_quoted(name)}={_quoted(text)}"
+            yield f"{PREFIX}Added-Prepare", f"{quote_plus(name)}={quote_plus(text)}"
     if "transaction" in changes:
         begun = changes["transaction"]
         if begun is None:
@@ -118,15 +118,7 @@ def _pairs(headers: Headers, name: str) -> Iterator[tuple[str, str]]:
                 f"the header {PREFIX}{name} is not a list of name=value",
                 hint="Values must be URL-encoded.",
             )
-        yield _unquoted(key.strip()), _unquoted(value.strip())
-
-
-def _quoted(text: str) -> str:
-    return urllib.parse.quote_plus(text)
-
-
-def _unquoted(text: str) -> str:
-    return urllib.parse.unquote_plus(text)
+        yield unquote_plus(key.strip()), unquote_plus(value.strip())
 
 
 def _latin(text: str) -> str:
