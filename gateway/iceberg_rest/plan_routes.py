@@ -66,12 +66,14 @@ def add_routes(routes: flask.Blueprint, rest: IcebergRest) -> None:
     def plan(prefix: str, namespace: str, table: str, body: PlanRequest) -> flask.Response:
         name = table_name(prefix, namespace, table)
         asked, caller = _supported(body), flask.g.caller
+
+        def work(deadline: StatementDeadline) -> ScanPlan:
+            served, snapshot_id = _snapshot(rest, name, asked, caller, deadline)
+            request = TableScan(served, snapshot_id, _schema(served, snapshot_id, asked), asked)
+            return plan_scan(rest.catalog.tables, request, deadline)
+
         with missing(TABLE_NOT_FOUND):
-            made = rest.plans.submit(
-                caller.principal,
-                name.full,
-                lambda deadline: _plan(rest, name, asked, caller, deadline),
-            )
+            made = rest.plans.submit(caller.principal, name.full, work)
         return flask.jsonify({**_result(made), "plan-id": made.plan_id})
 
     @routes.get(f"{_TABLE}/plan/<plan_id>")
@@ -117,18 +119,6 @@ def _supported(body: PlanRequest) -> PlanRequest:
             hint="Read changes through the catalog that does not plan scans.",
         )
     return body
-
-
-def _plan(
-    rest: IcebergRest,
-    name: TableName,
-    body: PlanRequest,
-    caller: Caller,
-    deadline: StatementDeadline,
-) -> ScanPlan:
-    table, snapshot_id = _snapshot(rest, name, body, caller, deadline)
-    request = TableScan(table, snapshot_id, _schema(table, snapshot_id, body), body)
-    return plan_scan(rest.catalog.tables, request, deadline)
 
 
 def _snapshot(

@@ -242,12 +242,6 @@ def all_names(
     Raises:
         SeamlineError: CATALOG_UNAVAILABLE when not even its schemas can be listed.
     """
-    for listed in _all_names(sources, source, deadline, only):
-        if listed.name is None or only.table is None or only.table == listed.name.table:
-            yield listed
-
-
-def _all_names(sources: Sources, source: str, deadline: Deadline, only: Only) -> Iterator[Listed]:
     for schema in schemas(sources, source):
         if schema == INFORMATION_SCHEMA or only.schema not in {None, schema}:
             continue
@@ -255,12 +249,14 @@ def _all_names(sources: Sources, source: str, deadline: Deadline, only: Only) ->
         if error is not None:
             yield Listed(source, schema, error=error)
         for name in listed or ():
-            yield Listed(source, schema, name)
+            if only.table in {None, name.table}:
+                yield Listed(source, schema, name)
         seen, error = _tried(lambda s=schema: views(sources, source, s))  # type: ignore[misc]
         if error is not None and listed is not None:
             yield Listed(source, schema, error=error)
         for name in seen or ():
-            yield Listed(source, schema, name, is_view=True)
+            if only.table in {None, name.table}:
+                yield Listed(source, schema, name, is_view=True)
 
 
 def unified(sources: Sources, deadline: Deadline) -> Iterator[Waiting]:
