@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
+from seamline.errors import INVALID_TABLE_DEFINITION, NOT_A_UNIFIED_TABLE, SeamlineError
 from seamline.seam.encoding import (
     KEY,
     VALUE,
@@ -78,6 +78,18 @@ class TopicBinding(TableOptions):
         }
         binding = cls(**{"cluster": "default", **values})
         _require_meaning(binding)
+        return binding
+
+    @classmethod
+    def required(cls, properties: Mapping[str, str], name: str) -> TopicBinding:
+        """Returns the binding of the unified table of a name.
+
+        Raises:
+            SeamlineError: NOT_A_UNIFIED_TABLE for a plain Iceberg table; as `from_properties`.
+        """
+        binding = cls.from_properties(properties)
+        if binding is None:
+            raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {name} has no topic")
         return binding
 
     @property

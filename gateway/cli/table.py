@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seamline.connectors import supervision
-from seamline.errors import NOT_A_UNIFIED_TABLE, SeamlineError
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.cli import adopting, progress
 from seamline.gateway.cli.options import (
@@ -131,9 +130,7 @@ def alter(connections: Connections, name: str, **options: Any) -> None:
 
     resolved = table_of(name, connections)
     loaded = alterations.load(connections, resolved)
-    binding = TopicBinding.from_properties(loaded.state.properties)
-    if binding is None:
-        raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {resolved.display} has no topic")
+    binding = TopicBinding.required(loaded.state.properties, resolved.display)
     texts = alterations.changed_options(connections, loaded, binding, changes, no_deadline())
     commits.set_properties(loaded, {property_of(option): text for option, text in texts.items()})
     for option, text in texts.items():

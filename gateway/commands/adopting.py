@@ -27,7 +27,6 @@ from seamline.errors import (
     ADOPTION_REFUSED,
     INVALID_ARGUMENT,
     INVALID_TABLE_DEFINITION,
-    NOT_A_UNIFIED_TABLE,
     STATEMENT_NOT_ALLOWED,
     SeamlineError,
 )
@@ -314,13 +313,13 @@ def unadopt(connections: Connections, name: TableName) -> None:
     """
     if not connections.format(name.catalog).is_writable:
         state = LoadedTables(connections).now([name])[name].state
-        raise _not_adopted(state) or _configured(state)
+        TopicBinding.required(state.properties, state.display_name)
+        raise _configured(state)
 
     def work() -> None:
         table = alterations.load(connections, name)
         written = [k for k in table.iceberg.properties if k.startswith(PROPERTY_PREFIX)]
-        if (problem := _not_adopted(table.state)) is not None:
-            raise problem
+        TopicBinding.required(table.state.properties, table.state.display_name)
         require_foreign(table.state)
         if not written:
             raise _configured(table.state)
@@ -331,12 +330,6 @@ def unadopt(connections: Connections, name: TableName) -> None:
         commits.remove_properties(table, written)
 
     commits.insist(work)
-
-
-def _not_adopted(state: TableState) -> SeamlineError | None:
-    if TopicBinding.from_properties(state.properties) is not None:
-        return None
-    return SeamlineError(NOT_A_UNIFIED_TABLE, f"table {state.display_name} has no topic")
 
 
 def _configured(state: TableState) -> SeamlineError:

@@ -25,7 +25,6 @@ from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.hot_logs import HotLog
-from seamline.errors import NOT_A_UNIFIED_TABLE, SeamlineError
 from seamline.gateway.catalogs.connections import Sources
 from seamline.gateway.commands.aborted import aborted_offsets
 from seamline.gateway.names import TableName
@@ -152,9 +151,7 @@ def audit(
     """
     table = LoadedTables(sources).now([name])[name]
     state = table.state
-    binding = TopicBinding.from_properties(state.properties)
-    if binding is None:
-        raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {name.display} has no topic")
+    binding = TopicBinding.required(state.properties, name.display)
     log = sources.log(binding.cluster)
     boundary = boundary_of(state, state.current_snapshot_id)
     bounds = log.bounds([binding.topic], boundary.isolation, deadline)[binding.topic]

@@ -156,9 +156,7 @@ def _let_go(
 
 
 def _bound(table: IcebergTable, name: TableName) -> TopicBinding:
-    binding = TopicBinding.from_properties(table.state.properties)
-    if binding is None:
-        raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {name.display} has no topic")
+    binding = TopicBinding.required(table.state.properties, name.display)
     if TopicBinding.from_properties(table.iceberg.properties) is None:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,

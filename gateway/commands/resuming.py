@@ -11,7 +11,6 @@ import time
 from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.spark.tiering import SparkTierTable
-from seamline.errors import NOT_A_UNIFIED_TABLE, SeamlineError
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands import alterations
 from seamline.gateway.names import TableName
@@ -41,9 +40,7 @@ def resume(
 
     def work() -> Boundary:
         opened = alterations.load(connections, name)
-        binding = TopicBinding.from_properties(opened.state.properties)
-        if binding is None:
-            raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {name.display} has no topic")
+        binding = TopicBinding.required(opened.state.properties, name.display)
         log = connections.log(binding.cluster)
         table = SparkTierTable(
             None,  # a commit without rows needs no Spark

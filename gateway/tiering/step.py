@@ -20,7 +20,6 @@ from seamline.errors import (
     COMMIT_CONFLICT,
     LOG_TRIMMED,
     LOG_TRUNCATED,
-    NOT_A_UNIFIED_TABLE,
     SCHEMA_NOT_EVOLVED,
     SECOND_WRITER,
     SeamlineError,
@@ -44,9 +43,7 @@ def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max:
             what was committed stands and the next step continues after it.
     """
     state = table.load()
-    binding = TopicBinding.from_properties(state.properties)
-    if binding is None:
-        raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {state.display_name} has no topic")
+    binding = TopicBinding.required(state.properties, state.display_name)
     require(tiered_elsewhere(state))
     table.require_single_writer(state.current_snapshot_id)
     before = boundary_of(state, state.current_snapshot_id)
@@ -127,9 +124,7 @@ def resume(
             when somebody else has committed meanwhile, SECOND_WRITER, ….
     """
     state = table.load()
-    binding = TopicBinding.from_properties(state.properties)
-    if binding is None:
-        raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {state.display_name} has no topic")
+    binding = TopicBinding.required(state.properties, state.display_name)
     table.require_single_writer(state.current_snapshot_id)
     before = boundary_of(state, state.current_snapshot_id)
     bounds = log.bounds([binding.topic], before.isolation, deadline)[binding.topic]

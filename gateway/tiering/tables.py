@@ -22,7 +22,6 @@ from seamline.connectors.spark.errors import named_errors
 from seamline.connectors.spark.sessions import open_session
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import (
-    NOT_A_UNIFIED_TABLE,
     NOT_SUPPORTED,
     SPARK_UNAVAILABLE,
     TAIL_TOO_LARGE,
@@ -101,9 +100,7 @@ class _Opened:
     def __init__(self, connections: Connections, name: TableName) -> None:
         self.catalog: IcebergCatalog = connections.catalog(name.catalog)
         self.table: IcebergTable = self.catalog.load(name.path)
-        binding = TopicBinding.from_properties(self.table.state.properties)
-        if binding is None:
-            raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {name.display} has no topic")
+        binding = TopicBinding.required(self.table.state.properties, name.display)
         self.topic = binding.topic
         self.log = connections.log(binding.cluster)
         self.cluster: ClusterConfig = connections.cluster(binding.cluster).config
