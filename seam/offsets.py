@@ -82,11 +82,15 @@ class Offsets(Mapping[int, int]):
         Raises:
             ValueError: when a key or a value is not an integer.
         """
-        return cls({int(p): _whole(offset) for p, offset in body.items()})
+        return cls({int(p): whole(offset) for p, offset in body.items()})
 
 
-def _whole(offset: Any) -> int:
-    """Returns an offset from JSON; rejects 1.5, true and "7", which `int()` would accept."""
+def whole(offset: Any) -> int:
+    """Returns an offset from JSON; rejects 1.5, true and "7", which `int()` would accept.
+
+    Raises:
+        ValueError: it is not an integer.
+    """
     if type(offset) is not int:
         raise ValueError(f"{offset!r} is not a whole number")
     return offset

@@ -89,10 +89,7 @@ class Actions:
 
     def _prepare(self, call: Call, body: bytes) -> Iterator[bytes]:
         request = messages.unpacked_as("ActionCreatePreparedStatementRequest", body)
-        if request.transaction_id:
-            raise SeamlineError(
-                NOT_SUPPORTED, "transactions are not supported", hint="Leave out transaction_id."
-            )
+        messages.check_alone(request)
         handle, prepared = self._prepared.prepare(call, request.query)
         yield messages.packed(
             "ActionCreatePreparedStatementResult",

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from seamline.connectors.kafka.formats import protobuf_schema
 from seamline.connectors.kafka.formats.schemas import Schema
-from seamline.errors import INVALID_REQUEST, SeamlineError
+from seamline.errors import INVALID_REQUEST, NOT_SUPPORTED, SeamlineError
 
 _TYPE_URL = "type.googleapis.com/arrow.flight.protocol.sql."
 _SPEAK = "The client must speak Arrow Flight SQL."
@@ -82,3 +82,15 @@ def unpacked_as(name: str, data: bytes) -> Any:
     if actual != name:
         raise SeamlineError(INVALID_REQUEST, f"expected {name}, got {actual[:100]}")
     return content
+
+
+def check_alone(command: Any) -> None:
+    """Requires that a command is not part of a transaction.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED.
+    """
+    if command.transaction_id:
+        raise SeamlineError(
+            NOT_SUPPORTED, "transactions are not supported", hint="Leave out transaction_id."
+        )

@@ -95,7 +95,7 @@ class Routes:
         columns = self._listings.schema(name, command)
         if columns is None:
             if name == "CommandStatementQuery":
-                _check_alone(command)
+                messages.check_alone(command)
                 columns = self._prepared.describe(call, command.query).columns
             elif name == "CommandPreparedStatementQuery":
                 handle = command.prepared_statement_handle
@@ -132,7 +132,7 @@ class Routes:
         name, command = _command(first.flight_descriptor)
         data = itertools.chain([first], requests)
         if name == "CommandStatementUpdate":
-            _check_alone(command)
+            messages.check_alone(command)
             result = _update_result(self._running.update(call, command.query))
         elif name == "CommandPreparedStatementUpdate":
             result = _update_result(self._updated(call, command.prepared_statement_handle, data))
@@ -172,7 +172,7 @@ class Routes:
 
     def _submitted(self, call: Call, descriptor: Any, name: str, command: Any) -> Any:
         if name == "CommandStatementQuery":
-            _check_alone(command)
+            messages.check_alone(command)
             statement = self._running.begin(call, command.query)
         elif name == "CommandPreparedStatementQuery":
             prepared = self._prepared.find(call, command.prepared_statement_handle)
@@ -229,18 +229,6 @@ def _unknown(name: str) -> SeamlineError:
         f"{name[:100]} is not supported here",
         hint="Statements are SQL: no Substrait, no bulk ingestion, no transactions.",
     )
-
-
-def _check_alone(command: Any) -> None:
-    """Requires that a command is not part of a transaction.
-
-    Raises:
-        SeamlineError: NOT_SUPPORTED.
-    """
-    if command.transaction_id:
-        raise SeamlineError(
-            NOT_SUPPORTED, "transactions are not supported", hint="Leave out transaction_id."
-        )
 
 
 def _columns(statement: Statement) -> pa.Schema:

@@ -319,10 +319,7 @@ def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
     """Adds routes for views, which are passed on unchanged to the catalog behind this one."""
 
     def change(prefix: str, name: tuple[str, ...], *path: str, body: AnyBody | None) -> bytes:
-        view = TableName(prefix, "", name)
-        flask.g.table = view.display
-        _require_new_in(prefix, name[:-1])
-        flask.g.caller.rights.require_new(view)
+        _new_table(prefix, name)
         with landing():
             sent = None if body is None else body.model_dump()
             return _changes(rest, prefix).change_view(flask.request.method, path, sent)

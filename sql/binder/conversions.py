@@ -195,6 +195,16 @@ def require_equality(type_: Type, where: str) -> None:
         )
 
 
+def require_order(type_: Type) -> None:
+    """Raises TYPE_MISMATCH when values of the type are not compared by `<`."""
+    if not functions.is_ordered(type_):
+        raise SeamlineError(
+            TYPE_MISMATCH,
+            f"values of {type_} have no order",
+            hint="Compare its fields or elements, one by one.",
+        )
+
+
 def common_type(candidates: Sequence[Type], what: str) -> Type:
     """Returns the type that all of the types convert to.
 

@@ -15,7 +15,7 @@ from seamline.errors import (
     TYPE_MISMATCH,
     SeamlineError,
 )
-from seamline.sql import coercion, functions, texts, types
+from seamline.sql import coercion, texts, types
 from seamline.sql.binder.binder import Binder, Handlers
 from seamline.sql.binder.conversions import (
     cast_outputs,
@@ -25,6 +25,7 @@ from seamline.sql.binder.conversions import (
     implicit_cast,
     of_length,
     require_equality,
+    require_order,
     row_of,
 )
 from seamline.sql.binder.floats import is_between, is_one_of, may_be_nan, numbers_of
@@ -166,12 +167,7 @@ def _bind_is(binder: Binder, node: exp.Is, scope: Scope) -> Typed:
 def _bind_between(binder: Binder, node: exp.Between, scope: Scope) -> Typed:
     parts = comparable(binder, [node.args[key] for key in ("this", "low", "high")], scope)
     common = common_type([type_ for _, type_ in parts], "BETWEEN")
-    if not functions.is_ordered(common):
-        raise SeamlineError(
-            TYPE_MISMATCH,
-            f"values of {common} have no order",
-            hint="Compare its fields or elements, one by one.",
-        )
+    require_order(common)
     value, low, high = (as_operand(implicit_cast(*part, common)) for part in parts)
     bound = _between(value, low, high, common)
     if node.args.get("symmetric"):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from seamline.errors import TYPE_MISMATCH, SeamlineError
 from seamline.sql import equality, functions, types
 from seamline.sql.binder.conversions import (
     cast_outputs,
@@ -19,6 +18,7 @@ from seamline.sql.binder.conversions import (
     field_of,
     implicit_cast,
     require_equality,
+    require_order,
     row_of,
 )
 from seamline.sql.binder.floats import by_ieee
@@ -44,12 +44,8 @@ def compared(kind: type[Any], left: exp.Expr, right: exp.Expr, type_: Type) -> e
     """
     if kind in _OF_EQUALITY:
         require_equality(type_, "a comparison")
-    elif not isinstance(type_, Row) and not functions.is_ordered(type_):
-        raise SeamlineError(
-            TYPE_MISMATCH,
-            f"values of {type_} have no order",
-            hint="Compare its fields or elements, one by one.",
-        )
+    elif not isinstance(type_, Row):
+        require_order(type_)
     if isinstance(type_, Array | Map) and kind in {exp.EQ, exp.NEQ}:
         equal = call(CallSpec(_EQUAL, (type_, type_), types.BOOLEAN), [left, right])
         return equal if kind is exp.EQ else exp.Paren(this=exp.Not(this=equal))
@@ -155,12 +151,7 @@ def quantified(
     """Returns `x < ALL (SELECT …)` and the like, computed from the query's minimum and maximum."""
     is_all = isinstance(node.expression, exp.All)
     common = common_type([value[1], output[0].type], node.key.upper())
-    if not functions.is_ordered(common):
-        raise SeamlineError(
-            TYPE_MISMATCH,
-            f"values of {common} have no order",
-            hint="Compare its fields or elements, one by one.",
-        )
+    require_order(common)
     inner = cast_outputs(binder, query, output, [Output(output[0].name, common)])
     alias = binder.new_alias()
     column = exp.column(output_column(0), alias)

@@ -16,11 +16,10 @@ from seamline.connectors.iceberg.boundaries.provider import (
     Answer,
     Provider,
     invalid,
-    whole,
 )
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.seam.boundary import EXACT
-from seamline.seam.offsets import Offsets
+from seamline.seam.offsets import Offsets, whole
 from seamline.seam.table import Snapshot
 
 SUMMARY_KEY = "fluss-offsets"

@@ -25,7 +25,6 @@ from seamline.connectors.iceberg.boundaries.provider import (
     Provider,
     invalid,
     summary_of,
-    whole,
 )
 from seamline.connectors.kafka.continuity import checked
 from seamline.connectors.protocols.deadlines import NoDeadline
@@ -105,7 +104,7 @@ class KafkaConnect(Provider[AdoptedIceberg]):
             text = last.summary.get(key)
             if text is not None:
                 with invalid(f"{key} of snapshot {last.snapshot_id}"):
-                    read = read.raised({int(p): whole(o) for p, o in json.loads(text).items()})
+                    read = read.raised(Offsets.from_json(json.loads(text)))
         return read, last.parent_id is None
 
     def _require_all(

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table as PyTable
@@ -214,17 +214,6 @@ def invalid(what: str) -> Iterator[None]:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise SeamlineError(BOUNDARY_INVALID, f"{what} cannot be parsed: {error!r}") from error
-
-
-def whole(value: Any) -> int:
-    """Returns an integer from JSON; rejects everything else that Python would convert to one.
-
-    Raises:
-        ValueError: The value is not an integer.
-    """
-    if type(value) is not int:
-        raise ValueError(f"{value!r} is not a whole number")
-    return value
 
 
 def summary_of(snapshot: Snapshot, prefix: str) -> Mapping[str, str]:

@@ -17,7 +17,6 @@ from seamline.connectors.iceberg.boundaries.provider import (
     Answer,
     Provider,
     invalid,
-    whole,
 )
 from seamline.errors import (
     BOUNDARY_INVALID,
@@ -116,4 +115,4 @@ def _offsets(text: str, topic: str) -> Offsets:
     ]
     if len(of_topic) != 1:
         raise ValueError(f"{len(of_topic)} of the query's sources read topic {topic}")
-    return Offsets({int(partition): whole(end) for partition, end in of_topic[0].items()})
+    return Offsets.from_json(of_topic[0])
