@@ -73,7 +73,7 @@ class OneSchema:
         """See `Schemas.by_id`."""
         return self.schema
 
-    def latest(self, subject: str) -> tuple[SchemaId, Schema]:  # noqa: ARG002
+    def latest(self, subject: str, age_s_max: float = 0.0) -> tuple[SchemaId, Schema]:  # noqa: ARG002
         """See `Schemas.latest`."""
         return 1, self.schema
 

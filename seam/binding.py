@@ -9,7 +9,6 @@ from typing import Any
 from seamline.errors import INVALID_TABLE_DEFINITION, NOT_A_UNIFIED_TABLE, SeamlineError
 from seamline.seam.encoding import (
     KEY,
-    VALUE,
     ColumnSource,
     Encoding,
     Source,
@@ -115,12 +114,6 @@ class TopicBinding(TableOptions):
             "deleted_by": self.deleted_by,
         }
         return {name: value for name, value in every.items() if value}
-
-    @property
-    def schemas(self) -> dict[str, str]:
-        """The schemas that the table itself specifies, by part of the record."""
-        both = {VALUE: self.value_schema, KEY: self.key_schema}
-        return {part: text for part, text in both.items() if text is not None}
 
     def to_properties(self) -> dict[str, str]:
         """Returns the binding as table properties; None and empty values are left out."""

@@ -102,6 +102,51 @@ class DeleteMark:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class LatestSchema:
+    """The newest version of a subject in the registry, as the schema of all keys or all values.
+
+    Attributes:
+        subject: The subject; empty for the one that is named after the topic and the part.
+        message: The full name of the Protobuf message that the parts are; empty for the first.
+        schema_id: The registry's id of the version, once it is pinned.
+    """
+
+    subject: str = ""
+    message: str = ""
+    schema_id: int | str | None = None
+
+    def __str__(self) -> str:
+        values = (self.subject, self.message, "" if self.schema_id is None else self.schema_id)
+        pairs = [f"{name}={value}" for name, value in zip(_LATEST, values, strict=True) if value]
+        return ":".join(["latest", *filter(None, [",".join(pairs)])])
+
+    @classmethod
+    def parse(cls, text: str) -> LatestSchema | None:
+        """Parses `latest`, or `latest:subject=…,protobuf_name=…`; returns None for a schema's text.
+
+        Raises:
+            SeamlineError: INVALID_TABLE_DEFINITION.
+        """
+        word, colon, rest = text.partition(":")
+        if word != "latest":
+            return None
+        pairs = [entry.partition("=") for entry in rest.split(",")] if colon else []
+        values = {name: value for name, _, value in pairs if name in _LATEST and value}
+        if len(values) < len(pairs):
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"{text!r} does not say which schema is meant",
+                hint="For example: latest, or latest:subject=orders,protobuf_name=shop.Order",
+            )
+        subject, message, schema_id = (values.get(name, "") for name in _LATEST)
+        number = int(schema_id) if schema_id.isdecimal() else schema_id or None
+        return cls(subject, message, number)
+
+
+_LATEST = ("subject", "protobuf_name", "id")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Encoding:
     """How records are encoded. Its text form is canonical, and `parse` reads it back.
 
@@ -111,7 +156,8 @@ class Encoding:
         sources: Where columns come from; a column that is not listed comes from the value's field
             of the same name.
         envelope: The envelope that wraps values describing row changes; empty if values are rows.
-        schemas: The schema digest of each part whose schema the table itself specifies.
+        schemas: For each part whose schema the table itself specifies, the text's digest, or the
+            text of a `LatestSchema`.
         options: Format options, by name.
     """
 
@@ -156,7 +202,9 @@ class Encoding:
 
 
 def digest(schema: str) -> str:
-    """Returns a digest that stands for a schema where its text would be too long."""
+    """Returns what stands for a schema where its text would be too long: a digest, or its name."""
+    if LatestSchema.parse(schema) is not None:
+        return schema
     return hashlib.sha256(schema.encode()).hexdigest()[:16]
 
 

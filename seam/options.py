@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
-from seamline.seam.encoding import DeleteMark, parse_sources
+from seamline.seam.encoding import KEY, VALUE, DeleteMark, LatestSchema, parse_sources
 from seamline.seam.log import ISOLATIONS, READ_COMMITTED
 
 MODES = ("append", "upsert", "changelog")
@@ -283,8 +283,10 @@ class TableOptions:
         str | None,
         Option(
             "The schema of all values",
-            more="For values that do not name a schema in a registry; on the command line, `@FILE`",
-            create=Flag("Schema of all values, or @FILE; by default the registry's."),
+            more="For values that do not name a schema in a registry; on the command line, "
+            "`@FILE`. With `latest` it is the newest version of the topic's subject, see "
+            "[below](#one-schema-of-all-records)",
+            create=Flag("Schema of all values, @FILE, or latest; by default each value's own."),
             adopt=Flag(),
             is_text=True,
         ),
@@ -294,7 +296,7 @@ class TableOptions:
         Option(
             "The schema of all keys",
             more="As for values",
-            create=Flag("Schema of all keys, or @FILE; by default the registry's."),
+            create=Flag("Schema of all keys, @FILE, or latest; by default each key's own."),
             adopt=Flag(),
             is_text=True,
         ),
@@ -383,6 +385,21 @@ class TableOptions:
             parse=_mark,
         ),
     ] = None
+
+    @property
+    def schemas(self) -> dict[str, str]:
+        """The schemas that the table itself specifies, by part of the record.
+
+        Those that follow a subject state which.
+        """
+        both = {VALUE: self.value_schema, KEY: self.key_schema}
+        return {part: self._named(part, text) for part, text in both.items() if text is not None}
+
+    def _named(self, part: str, text: str) -> str:
+        latest = LatestSchema.parse(text)
+        if latest is None or latest.subject or latest.schema_id is not None:
+            return text
+        return str(dataclasses.replace(latest, subject=f"{self.topic}-{part}"))
 
     def stored(self) -> dict[str, Any]:
         """Returns the options that a table's properties record, by name."""

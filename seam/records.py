@@ -18,6 +18,7 @@ from seamline.seam.encoding import (
     TYPE_NAME,
     VALUE,
     Encoding,
+    LatestSchema,
     Path,
     Source,
     digest,
@@ -103,14 +104,16 @@ class DecoderSpec:
     def schema_of(self, part: str) -> str | None:
         """Returns the schema of all keys, or of all values, if the table specifies it.
 
+        It is a schema, or the text of a `LatestSchema`.
+
         Raises:
             SeamlineError: TOKEN_EXPIRED when the table specifies a different one by now.
         """
-        both = (*self.encoding.schemas, *parse(self.key_encoding).schemas)
-        digest = dict(both).get(part)
-        if digest is None:
-            return None
-        text = dict(self.texts).get(digest)
+        both = (*parse(self.key_encoding).schemas, *self.encoding.schemas)
+        named = dict(both).get(part)
+        if named is None or LatestSchema.parse(named) is not None:
+            return named
+        text = dict(self.texts).get(named)
         if text is None:
             raise SeamlineError(
                 TOKEN_EXPIRED, f"the {part}s of topic {self.topic} were read with another schema"

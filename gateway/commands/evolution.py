@@ -9,7 +9,8 @@ from seamline.connectors.kafka.formats.envelopes import ENVELOPES
 from seamline.connectors.kafka.formats.infer import Inferred
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.seam.binding import TopicBinding
-from seamline.seam.options import AUTO, MANUAL
+from seamline.seam.encoding import LatestSchema
+from seamline.seam.options import AUTO, MANUAL, TableOptions
 
 if TYPE_CHECKING:
     from seamline.gateway.commands.tables import TableDefinition
@@ -31,12 +32,12 @@ def settled(definition: TableDefinition, inferred: Inferred | None) -> TableDefi
         SeamlineError: INVALID_TABLE_DEFINITION.
     """
     evolution = definition.evolution
-    if evolution is None and definition.format in _FORMATS and definition.value_schema is None:
+    if evolution is None and definition.format in _FORMATS and not _is_fixed(definition):
         is_followed = definition.format in _INFERRED and inferred is not None
         is_mixed = inferred is not None and inferred.is_mixed
         evolution = AUTO if is_followed and not is_mixed else MANUAL
     if evolution == AUTO:
-        _check(definition.format, definition.value_schema, definition.envelope)
+        _check(definition)
     return dataclasses.replace(definition, evolution=evolution)
 
 
@@ -53,14 +54,20 @@ def check_altered(binding: TopicBinding, value: object) -> None:
                 "evolution = 'auto' is not available for a table that another writer fills",
                 hint="Its writer owns its columns.",
             )
-        _check(binding.format, binding.value_schema, binding.envelope)
+        _check(binding)
 
 
-def _check(format_: str, value_schema: str | None, envelope: str) -> None:
-    problem = ""
+def _is_fixed(options: TableOptions) -> bool:
+    """Whether the table names the schema of all values, which has no newer versions."""
+    text = options.value_schema
+    return text is not None and LatestSchema.parse(text) is None
+
+
+def _check(options: TableOptions) -> None:
+    format_, envelope, problem = options.format, options.envelope, ""
     if format_ not in _FORMATS:
         problem = f"values of format {format_} do not name a schema"
-    elif value_schema is not None:
+    elif _is_fixed(options):
         problem = "the table names the schema of all values itself"
     elif envelope and ENVELOPES[envelope].is_listed:
         problem = f"changes in the envelope {envelope} have no schema"

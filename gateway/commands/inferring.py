@@ -125,7 +125,7 @@ def _of_values(definition: TableDefinition, seen: Sample, schemas: Schemas) -> I
             hint="State the columns with --schema.",
         )
     options = {"spellings": ",".join(definition.spellings)}
-    setting = Setting(VALUE, schemas, definition.value_schema, options)
+    setting = Setting(VALUE, schemas, definition.schemas.get(VALUE), options)
     schema = infer_schema.find(
         setting, definition.format, definition.topic, seen.values, seen.headers
     )
@@ -164,7 +164,7 @@ class _KeyTypes:
         """Returns the type of a column for the value at a path; None when it is unknown."""
         definition, seen = self._definition, self._seen
         if definition.key_format in infer_schema.KINDS:
-            setting = Setting(KEY, self._schemas, definition.key_schema)
+            setting = Setting(KEY, self._schemas, definition.schemas.get(KEY))
             schema = infer_schema.find(
                 setting, definition.key_format, definition.topic, seen.keys, seen.headers
             )

@@ -21,6 +21,7 @@ from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.tables import row_changes, writing
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.type_conversion import storable, to_schema
+from seamline.connectors.kafka.formats.own_schema import pinned
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.kafka.formats.writing import RecordWriter, is_written
 from seamline.connectors.kafka.writing import write
@@ -434,7 +435,7 @@ def _produced(
     binding, counted = target.binding, _Counted(batches)
     assert binding is not None
     schemas = schemas_of(connections.log(binding.cluster), deadline)
-    writer = RecordWriter(binding, target.fields, key_bytes, schemas)
+    writer = RecordWriter(pinned(binding, schemas), target.fields, key_bytes, schemas)
     last = write(
         connections.cluster(binding.cluster),
         binding.topic,

@@ -134,7 +134,8 @@ def _snapshot(
         table = rest.catalog.current(name, caller, deadline)
         own = table.cold.state.current_snapshot_id
         return table, table.tail.snapshot_id if table.tail is not None else own
-    table = rest.catalog.tables.pin_again(name, snapshot_id) or rest.catalog.tables.load(name)
+    tables = rest.catalog.tables
+    table = tables.pin_again(name, snapshot_id, deadline) or tables.load(name)
     is_virtual = table.tail is not None
     if not is_virtual and snapshot_id not in table.cold.state.snapshots:
         raise SeamlineError(SNAPSHOT_GONE, f"{name.display} has no snapshot {snapshot_id}")

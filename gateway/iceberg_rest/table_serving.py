@@ -22,6 +22,8 @@ from seamline.connectors.iceberg import virtual
 from seamline.connectors.iceberg.errors import metadata_errors, storage_errors
 from seamline.connectors.iceberg.metadata_files import MetadataFile, MetadataFiles
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
+from seamline.connectors.kafka.formats.own_schema import pinned
+from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.supervision import Loop
 from seamline.errors import SNAPSHOT_GONE, SeamlineError
@@ -127,7 +129,9 @@ class ServedTables:
         file = self._file(name, cold)
         return ServedTable(name, cold, file, file.body, None)
 
-    def pin_again(self, name: TableName, snapshot_id: int) -> ServedTable | None:
+    def pin_again(
+        self, name: TableName, snapshot_id: int, deadline: Deadline
+    ) -> ServedTable | None:
         """Returns the table at one of its virtual snapshots, or None if it has none with that id.
 
         Raises:
@@ -139,6 +143,8 @@ class ServedTables:
         if snapshot is None or binding is None:
             return None
         schema = cold.state.schemas.get(snapshot.seam.schema_id)
+        schemas = schemas_of(self._connections.log(binding.cluster), deadline)
+        binding = pinned(binding, schemas)
         decoder = None if schema is None else DecoderSpec.of(binding, schema.columns)
         table = self._served(name, cold, snapshot.seam, decoder)
         if table.tail is None or table.source() != snapshot.source:

@@ -12,6 +12,8 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from seamline.connectors.kafka.formats.own_schema import pinned
+from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import (
@@ -339,7 +341,7 @@ class Gatherer:
         reads_errors = any(target.name.variant == names.ERRORS for target in targets)
         if not request.freshness.asks_log and not reads_errors:  # for these, the log's start counts
             present = [t for t in targets if is_present(t, before, request)]
-            cached_ends = self._cached_ends(present, before, topics, floors, request.freshness)
+            cached_ends = self._cached_ends(present, before, topics, floors, request)
         to_ask = {topic for target, topic in topics.items() if target not in cached_ends}
         bounds = self._bounds(to_ask - {None}, floors, request.deadline)
         tables = self._loaded.now({target.name for target in targets}, request.deadline)
@@ -444,13 +446,21 @@ class Gatherer:
         resolved = resolution.resolve(names.split(text), session, self._connections)
         return resolved.folded == name.folded
 
+    def _decoder(self, state: TableState, deadline: Deadline) -> DecoderSpec | None:
+        """Returns how a table's records are decoded now; None without a topic."""
+        binding = TopicBinding.from_properties(state.properties)
+        if binding is None:
+            return None
+        schemas = schemas_of(self._connections.log(binding.cluster), deadline)
+        return DecoderSpec.of(pinned(binding, schemas), state.schema.columns)
+
     def _cached_ends(
         self,
         targets: Sequence[Target],
         tables: Mapping[TableName, ColdTable],
         topics: Mapping[Target, Topic | None],
         floors: Mapping[Topic, Floor],
-        freshness: Freshness,
+        request: PinRequest,
     ) -> dict[Target, CachedEnds]:
         """Returns the ends that are cached here, for the targets that need not ask the log."""
         by_target: dict[Target, CachedEnds] = {}
@@ -458,12 +468,13 @@ class Gatherer:
         for target in targets:
             topic = topics[target]
             table = tables.get(target.name)
-            decoder = _decoder(table.state) if table is not None else None
+            decoder = self._decoder(table.state, request.deadline) if table is not None else None
             if self._tails is None or table is None or topic is None or decoder is None:
                 continue
             uuid = table.state.uuid
             if uuid not in of_table:
-                of_table[uuid] = self._tails.cached_ends(table.state, decoder, freshness.age_s_max)
+                age_s_max = request.freshness.age_s_max
+                of_table[uuid] = self._tails.cached_ends(table.state, decoder, age_s_max)
             cached = of_table[uuid]
             floor = floors.get(topic, Floor()).end
             if cached is not None and all(
@@ -513,12 +524,6 @@ def _asked_changes(changes: Changes, read_token: ReadToken) -> AskedChanges:
         later_name="" if later is None else f"token …{later[-_TOKEN_SHOWN:]}",
         offsets_max=changes.offsets_max,
     )
-
-
-def _decoder(state: TableState) -> DecoderSpec | None:
-    """Returns how a table's records are decoded now; None without a topic."""
-    binding = TopicBinding.from_properties(state.properties)
-    return DecoderSpec.of(binding, state.schema.columns) if binding is not None else None
 
 
 def _counts(

@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.kafka.continuity import check_not_truncated, settled
+from seamline.connectors.kafka.formats.own_schema import pinned
+from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.hot_logs import HotLog, TellsCompaction
@@ -230,6 +232,9 @@ class TablePinner:
         table = facts.tables[name]
         topic = topic_of(target, facts.tables)
         binding = TopicBinding.from_properties(table.state.properties)
+        if topic is not None and binding is not None:
+            schemas = schemas_of(self._connections.log(binding.cluster), facts.request.deadline)
+            binding = pinned(binding, schemas)
         if name.variant == names.ERRORS:
             return self._pin_errors(target, table, topic, binding, facts)
         if topic is None or binding is None:

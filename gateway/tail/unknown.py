@@ -39,9 +39,9 @@ class NotedSchemas:
             self._unknown[schema_id] = None
             raise
 
-    def latest(self, subject: str) -> tuple[SchemaId, Schema] | None:
+    def latest(self, subject: str, age_s_max: float = 0.0) -> tuple[SchemaId, Schema] | None:
         """See `Schemas.latest`."""
-        return self._schemas.latest(subject)
+        return self._schemas.latest(subject, age_s_max)
 
     def earlier(self, schema_id: SchemaId) -> tuple[Schema, ...]:
         """See `Schemas.earlier`."""

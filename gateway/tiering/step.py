@@ -13,6 +13,8 @@ from __future__ import annotations
 import functools
 
 from seamline.connectors.kafka.continuity import check_not_truncated, settled
+from seamline.connectors.kafka.formats.own_schema import pinned
+from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols.cold_tables import TierTable
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.hot_logs import HotLog
@@ -49,6 +51,7 @@ def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max:
     before = boundary_of(state, state.current_snapshot_id)
     bounds = log.bounds([binding.topic], before.isolation, deadline)[binding.topic]
     check_partitions(binding, len(bounds.end))
+    binding = pinned(binding, schemas_of(log, deadline))
     plan = functools.partial(next_batch, state, binding, before, records_max=records_max)
     batch, bounds = settled(log, bounds, plan, deadline)
     check_not_truncated(log, bounds, before.next, before.epochs, deadline)

@@ -80,13 +80,13 @@ def _avro(setting: Setting) -> Format:
             spelling=setting.spelling,
             watch=setting.watch,
         )
-        return FramedValues(setting, "AVRO", columns, lambda schema, _: make(schema))
+        return FramedValues(setting, "AVRO", columns, lambda own: make(own.schema))
 
     return Format(
         "avro",
         lambda column: framed((column,), whole=True),
         lambda columns: framed(columns, whole=False),
-        types=FramedTypes(setting, "AVRO", avro_types),
+        types=FramedTypes(setting, "AVRO", lambda own: avro_types(own.schema)),
     )
 
 
@@ -105,7 +105,10 @@ def _protobuf(setting: Setting) -> Format:
             watch=setting.watch,
         )
         return FramedValues(
-            setting, "PROTOBUF", columns, lambda schema, earlier: make(schema, earlier=earlier)
+            setting,
+            "PROTOBUF",
+            columns,
+            lambda own: make(own.schema, earlier=own.earlier, message=own.message),
         )
 
     return Format(

@@ -1,24 +1,26 @@
 """Parts that say which schema they were written with, each in the way of its registry.
 
-Without a registry, all parts are of the one schema that the table names, and nothing precedes them.
+Where the table names the one schema of all parts, nothing precedes them.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from seamline.connectors.kafka.formats.framing import Framing, SchemaId
+from seamline.connectors.kafka.formats.own_schema import OwnSchema, own_schema
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts, Setting
 from seamline.connectors.kafka.formats.registries import bare
-from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.protocols.raw_records import Headers
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
+from seamline.seam.encoding import LatestSchema
 from seamline.sql.types import Field, to_arrow
 
-OfSchema: TypeAlias = Callable[[Schema, Earlier], PartDecoder]
+OfSchema: TypeAlias = Callable[[OwnSchema], PartDecoder]
 """Makes the decoder for values of one schema; raises ValueError if the schema cannot be read."""
 
 
@@ -44,18 +46,13 @@ class FramedValues:
         self._required = next((column.name for column in columns if column.required), None)
         self._of_schema = of_schema
         self._decoders: dict[SchemaId, PartDecoder | str] = {}
-        self._own = None
-        if setting.schema is not None:
-            try:
-                self._own = of_schema(Schema(kind, setting.schema), tuple)
-            except ValueError as error:
-                raise SeamlineError(
-                    INVALID_TABLE_DEFINITION, f"{setting.part}_schema: {error}"
-                ) from error
+        is_text = setting.schema is not None and LatestSchema.parse(setting.schema) is None
+        self._own = self._of_all() if is_text else None
 
     def decode(self, values: Parts, headers: AllHeaders = ()) -> tuple[list[pa.Array], Bad]:
         """See `PartDecoder.decode`."""
-        if self._own is not None:
+        if self._setting.schema is not None:
+            self._own = self._own or self._of_all()
             arrays, bad = self._own.decode(values)
             return arrays, self._without_rows(values, bad)
         framing = self._setting.schemas.framing
@@ -79,6 +76,21 @@ class FramedValues:
             indexes.append(index)
             payloads.append(payload)
         return self._merged(groups, len(values), found), self._without_rows(values, found)
+
+    def _of_all(self) -> PartDecoder:
+        """Returns the decoder of the schema that all parts have.
+
+        Raises:
+            SeamlineError: INVALID_TABLE_DEFINITION; SCHEMA_REGISTRY_UNAVAILABLE.
+        """
+        try:
+            own = own_schema(self._setting, self._kind)
+            assert own is not None
+            return self._of_schema(own)
+        except ValueError as error:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION, f"{self._setting.part}_schema: {error}"
+            ) from error
 
     def _merged(
         self,
@@ -131,7 +143,8 @@ class FramedValues:
             decoder = f"schema id {schema_id} is of the kind {schema.kind}, not {self._kind}"
         else:
             try:
-                decoder = self._of_schema(schema, lambda: self._setting.schemas.earlier(schema_id))
+                earlier = functools.partial(self._setting.schemas.earlier, schema_id)
+                decoder = self._of_schema(OwnSchema(schema, earlier))
             except ValueError as error:
                 decoder = f"schema id {schema_id}: {error}"
         self._decoders[schema_id] = decoder
@@ -151,7 +164,9 @@ class FramedTypes:
         of_schema: Makes what names the types of values of one schema.
     """
 
-    def __init__(self, setting: Setting, kind: str, of_schema: Callable[[Schema], TypeOf]) -> None:
+    def __init__(
+        self, setting: Setting, kind: str, of_schema: Callable[[OwnSchema], TypeOf]
+    ) -> None:
         self._setting = setting
         self._kind = kind
         self._of_schema = of_schema
@@ -185,14 +200,14 @@ class FramedTypes:
         if schema_id in self._by_id:
             return self._by_id[schema_id]
         try:
-            if schema_id is None:
-                schema = Schema(self._kind, self._setting.schema or "")
-            else:
-                schema = self._setting.schemas.by_id(schema_id)
+            own = own_schema(self._setting, self._kind)
+            if own is None:
+                assert schema_id is not None
+                own = OwnSchema(self._setting.schemas.by_id(schema_id))
         except ValueError:
             return _unnamed  # it may be registered later
         try:
-            type_of = self._of_schema(schema) if schema.kind == self._kind else _unnamed
+            type_of = self._of_schema(own) if own.schema.kind == self._kind else _unnamed
         except ValueError:
             type_of = _unnamed
         self._by_id[schema_id] = type_of

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import uuid
 import zlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from seamline.connectors.kafka.formats.framing import (
@@ -101,18 +100,9 @@ def _first_message(file: FileDescriptor) -> bytes:
 @functools.lru_cache(maxsize=64)
 def _paths(file: FileDescriptor) -> list[MessagePath | None]:
     """Returns the paths to all messages of a file, by full name; None for the entries of maps."""
-    from google.protobuf import descriptor_pb2
+    from seamline.connectors.kafka.formats import protobuf_schema
 
-    written = descriptor_pb2.FileDescriptorProto()
-    file.CopyToProto(written)
-
-    def named(messages: Any, scope: str, path: MessagePath) -> Iterator[tuple[str, Any]]:
-        for index, message in enumerate(messages):
-            name, own = f"{scope}.{message.name}", (*path, index)
-            yield name, None if message.options.map_entry else own
-            yield from named(message.nested_type, name, own)
-
-    return [path for _, path in sorted(named(written.message_type, written.package, ()))]
+    return [path for _, path in sorted(protobuf_schema.paths(file))]
 
 
 # --- The registry --------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from seamline.connectors.kafka.formats.framing import MessagePath, SchemaId
+from seamline.connectors.kafka.formats.own_schema import OwnSchema, own_schema
 from seamline.connectors.kafka.formats.parts import AllHeaders, Parts, Setting
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.kafka.formats.spelling import Spelling
@@ -133,9 +134,9 @@ def find(setting: Setting, format_: str, topic: str, parts: Parts, headers: AllH
 
 
 def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHeaders) -> Found:
-    if setting.schema is not None:
-        node = _tree(setting, Schema(kind, setting.schema), [])
-        return Found(node, f"the table's own schema of {setting.part}s")
+    own_of_all = own_schema(setting, kind)
+    if own_of_all is not None:
+        return Found(_tree_of(own_of_all), f"the table's own schema of {setting.part}s")
     subject = f"{topic}-{setting.part}"
     named = list(_named(setting, parts, headers))
     ids = collections.Counter(schema_id for schema_id, _ in named)
@@ -203,8 +204,9 @@ def every(
 def _schema_node(
     setting: Setting, kind: str, topic: str, schema_id: SchemaId | None, payloads: Sequence[bytes]
 ) -> Node:
-    if setting.schema is not None:
-        return _tree(setting, Schema(kind, setting.schema), [])
+    own = own_schema(setting, kind)
+    if own is not None:
+        return _tree_of(own)
     if schema_id is None:
         found = _find(setting, kind, topic, (), ())
         return found.node
@@ -250,6 +252,21 @@ def _names_of(
         return collections.Counter(message.full_name for message in messages)
     except ValueError:
         return {}
+
+
+def _tree_of(own: OwnSchema) -> Node:
+    """Returns the tree of the schema that all parts have."""
+    if own.schema.kind == "AVRO":
+        from seamline.connectors.kafka.formats import avro_schema
+
+        return avro_schema.parsed(own.schema)
+    from seamline.connectors.kafka.formats import protobuf_schema
+
+    file = protobuf_schema.compiled(own.schema)
+    message = protobuf_schema.message_at(file, protobuf_schema.path_to(file, own.message))
+    node = protobuf_schema.tree_of(message)
+    protobuf_schema.add_former_names(node, message, own.earlier())
+    return node
 
 
 def _tree(

@@ -14,6 +14,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Iterator, MutableSequence, Sequence
+from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
@@ -22,6 +23,7 @@ from grpc_tools import protoc
 
 from seamline.connectors.files import make_folder
 from seamline.connectors.kafka.formats import protobuf_known
+from seamline.connectors.kafka.formats.framing import MessagePath
 from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.kafka.formats.trees import Node, every
 
@@ -129,6 +131,34 @@ def _references(schema: Schema) -> Iterator[tuple[str, str]]:
     for name, reference in schema.references:
         yield name, reference.text
         yield from _references(reference)
+
+
+def path_to(file: FileDescriptor, message: str) -> MessagePath:
+    """Returns the path to the message of a full name; to the first message if that is empty.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not message:
+        return (0,)
+    path = dict(paths(file)).get(message)
+    if path is None:
+        raise ValueError(f"the schema has no message {message}")
+    return path
+
+
+def paths(file: FileDescriptor) -> Iterator[tuple[str, MessagePath | None]]:
+    """Yields the full names of all messages of a file, with their paths; none for maps' entries."""
+    written = descriptor_pb2.FileDescriptorProto()
+    file.CopyToProto(written)
+
+    def inside(messages: Any, scope: str, path: MessagePath) -> Iterator[tuple[str, Any]]:
+        for index, message in enumerate(messages):
+            name, own = f"{scope}{message.name}", (*path, index)
+            yield name, None if message.options.map_entry else own
+            yield from inside(message.nested_type, f"{name}.", own)
+
+    yield from inside(written.message_type, f"{written.package}." if written.package else "", ())
 
 
 def message_at(file: FileDescriptor, indexes: Sequence[int]) -> Descriptor:

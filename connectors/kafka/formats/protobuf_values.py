@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 from seamline.connectors.kafka.formats import protobuf_schema as schemas
 from seamline.connectors.kafka.formats.framed import TypeOf
 from seamline.connectors.kafka.formats.framing import Framing, MessagePath
+from seamline.connectors.kafka.formats.own_schema import OwnSchema
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.kafka.formats.spelling import MICROS, PLAIN, Spelling, whole_micros
@@ -36,7 +37,6 @@ from seamline.connectors.kafka.formats.watching import SchemaWatch, guarded
 from seamline.sql.types import Field, Row, Type, to_arrow
 
 _CONFIG = ptars.PtarsConfig(timestamp_unit="us")
-_FIRST = (0,)
 Check: TypeAlias = Callable[[pa.Array], None]
 
 
@@ -47,7 +47,8 @@ class ProtobufValues:
         schema: The schema.
         columns: The columns for the fields of its messages, or the one column for a whole message.
         whole: Whether there is one column for a whole message.
-        framing: How what precedes each names its message; if None, each is the first message.
+        framing: How what precedes each names its message; if None, nothing precedes them.
+        message: The full name of the message that each is then; empty for the first.
         spelling: Which ways of writing times are accepted.
         watch: The watch that checks the schema, if any.
         earlier: Returns the versions before it, in which fields may have had other names.
@@ -63,6 +64,7 @@ class ProtobufValues:
         *,
         whole: bool,
         framing: Framing | None = None,
+        message: str = "",
         spelling: Spelling = PLAIN,
         watch: SchemaWatch | None = None,
         earlier: Earlier = tuple,
@@ -72,7 +74,11 @@ class ProtobufValues:
         self._columns = columns
         self._whole = whole
         self._framing = framing
-        self._first = _FIRST if framing is None else framing.message_path(b"\0", self._file)[0]
+        self._first = (
+            schemas.path_to(self._file, message)
+            if framing is None
+            else framing.message_path(b"\0", self._file)[0]
+        )
         self._spelling = spelling
         self._watch = watch
         self._decoders: dict[MessagePath, PartDecoder] = {}
@@ -149,24 +155,25 @@ class ProtobufValues:
         return not finds_all(node, wanted) or (is_tiering and not has_all(wanted, node))
 
 
-def protobuf_types(schema: Schema, *, framing: Framing | None) -> TypeOf:
+def protobuf_types(own: OwnSchema, *, framing: Framing | None) -> TypeOf:
     """Returns what names the types of messages of a schema.
 
     Args:
-        schema: The schema.
-        framing: How what precedes each names its message; if None, each is the first message.
+        own: The schema.
+        framing: How what precedes each names its message, if anything does.
 
     Raises:
         ValueError: the schema cannot be read.
     """
-    file = schemas.compiled(schema)
+    file = schemas.compiled(own.schema)
 
     @functools.cache
     def name_at(indexes: tuple[int, ...]) -> str:
         return str(schemas.message_at(file, indexes).full_name)
 
     if framing is None:
-        return lambda _: name_at(_FIRST)
+        path = schemas.path_to(file, own.message)
+        return lambda _: name_at(path)
     return lambda value: name_at(framing.message_path(value, file)[0])
 
 
@@ -381,27 +388,26 @@ def _text(key: Any) -> str:
 
 
 def protobuf_writer(
-    schema: Schema, earlier: Earlier, type_: Type, framing: Framing | None
+    own: OwnSchema, type_: Type, framing: Framing | None
 ) -> tuple[Node, Callable[[Any], bytes]]:
-    """Returns the tree of a schema's first message, and a function that writes values of it.
+    """Returns the tree of a schema's message, and a function that writes values of it.
 
     The function raises ValueError for a value that the schema cannot hold.
 
     Args:
-        schema: The schema.
-        earlier: Returns the versions before it.
+        own: The schema.
         type_: The type to write.
         framing: How what precedes each names its message, if anything does.
 
     Raises:
         ValueError: the schema cannot be read.
     """
-    file = schemas.compiled(schema)
-    descriptor = schemas.message_at(file, _FIRST)
+    file = schemas.compiled(own.schema)
+    descriptor = schemas.message_at(file, schemas.path_to(file, own.message))
     prefix = b"" if framing is None else framing.first_message(file)
     node = schemas.tree_of(descriptor)
     if not finds_all(node, type_):
-        schemas.add_former_names(node, descriptor, earlier())
+        schemas.add_former_names(node, descriptor, own.earlier())
     make = message_factory.GetMessageClass(descriptor)
 
     def written(value: Any) -> bytes:

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 from seamline.connectors.kafka.formats.framing import Framing, SchemaId
 from seamline.connectors.kafka.formats.infer_schema import KINDS
+from seamline.connectors.kafka.formats.own_schema import OwnSchema, own_schema
 from seamline.connectors.kafka.formats.parts import Setting
-from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.kafka.formats.tree_writing import encoder
 from seamline.connectors.kafka.formats.trees import Node, spelt
 from seamline.connectors.protocols.raw_records import Headers
@@ -55,17 +55,14 @@ def part_writer(
         SeamlineError: SCHEMA_REGISTRY_UNAVAILABLE, DEADLINE_EXCEEDED.
     """
     kind = KINDS[format_]
-    earlier: Earlier = tuple
     prefix, framing = b"", None
     headers: Headers = ()
-    if setting.schema is not None:
-        schema = Schema(kind, setting.schema)
-    else:
-        schema_id, schema = _newest(setting, f"{topic}-{setting.part}", kind)
+    own = own_schema(setting, kind)
+    if own is None:
+        schema_id, own = _newest(setting, f"{topic}-{setting.part}", kind)
         framing = setting.schemas.framing
         prefix, headers = framing.write(schema_id, setting.part, kind)
-        earlier = functools.partial(setting.schemas.earlier, schema_id)
-    node, write = _of_kind(schema, earlier, type_, framing)
+    node, write = _of_kind(own, type_, framing)
     encode = encoder(spelt(node, setting.spelling), type_, path)
     return PartWriter(lambda value: prefix + write(encode(value)), headers)
 
@@ -105,33 +102,33 @@ def described(setting: Setting, topic: str) -> Described:
     """
     from seamline.connectors.kafka.formats.json_schema_checks import checker
 
-    prefix, schema = b"", Schema("JSON", setting.schema or "")
+    prefix = b""
     headers: Headers = ()
-    if setting.schema is None:
-        schema_id, schema = _newest(setting, f"{topic}-{setting.part}", "JSON")
+    own = own_schema(setting, "JSON")
+    if own is None:
+        schema_id, own = _newest(setting, f"{topic}-{setting.part}", "JSON")
         prefix, headers = setting.schemas.framing.write(schema_id, setting.part, "JSON")
-    check = checker(schema)
-    root = json.loads(schema.text)
+    check = checker(own.schema)
+    root = json.loads(own.schema.text)
     names = root.get("required", ()) if isinstance(root, dict) else ()
     return Described(prefix, headers, check, frozenset(names))
 
 
-def _newest(setting: Setting, subject: str, kind: str) -> tuple[SchemaId, Schema]:
+def _newest(setting: Setting, subject: str, kind: str) -> tuple[SchemaId, OwnSchema]:
     newest = setting.schemas.latest(subject)
     if newest is None:
         raise ValueError(f"the schema registry has no subject {subject}")
-    if newest[1].kind != kind:
-        raise ValueError(f"subject {subject} is of the kind {newest[1].kind}, not {kind}")
-    return newest
+    schema_id, schema = newest
+    if schema.kind != kind:
+        raise ValueError(f"subject {subject} is of the kind {schema.kind}, not {kind}")
+    return schema_id, OwnSchema(schema, functools.partial(setting.schemas.earlier, schema_id))
 
 
-def _of_kind(
-    schema: Schema, earlier: Earlier, type_: Type, framing: Framing | None
-) -> tuple[Node, Write]:
-    if schema.kind == "AVRO":
+def _of_kind(own: OwnSchema, type_: Type, framing: Framing | None) -> tuple[Node, Write]:
+    if own.schema.kind == "AVRO":
         from seamline.connectors.kafka.formats.avro_values import avro_writer
 
-        return avro_writer(schema)
+        return avro_writer(own.schema)
     from seamline.connectors.kafka.formats.protobuf_values import protobuf_writer
 
-    return protobuf_writer(schema, earlier, type_, framing)
+    return protobuf_writer(own, type_, framing)

@@ -18,6 +18,7 @@ import copy
 import dataclasses
 import itertools
 import json
+import math
 import threading
 import time
 import urllib.parse
@@ -73,8 +74,13 @@ class Schemas(Protocol):
             SeamlineError: SCHEMA_REGISTRY_UNAVAILABLE; DEADLINE_EXCEEDED or CANCELED.
         """
 
-    def latest(self, subject: str) -> tuple[SchemaId, Schema] | None:
+    def latest(self, subject: str, age_s_max: float = 0.0) -> tuple[SchemaId, Schema] | None:
         """Returns a subject's newest schema, preceded by its id; None if there is no such subject.
+
+        Args:
+            subject: The subject.
+            age_s_max: How many seconds ago it may have been the newest. If the registry then does
+                not answer, what it last answered is returned.
 
         Raises:
             SeamlineError: as `by_id`.
@@ -120,7 +126,11 @@ class NoRegistry:
             hint="Add schema_registry to the cluster in the configuration.",
         )
 
-    def latest(self, subject: str) -> tuple[SchemaId, Schema] | None:
+    def latest(
+        self,
+        subject: str,
+        age_s_max: float = 0.0,  # noqa: ARG002
+    ) -> tuple[SchemaId, Schema] | None:
         """See `Schemas.latest`."""
         raise SeamlineError(
             SCHEMA_REGISTRY_UNAVAILABLE,
@@ -147,7 +157,7 @@ _WAIT_S = 10.0
 """How long to wait for an answer, including redirects and retries."""
 _PASSING = (429, 500, 502, 503, 504)
 _UNKNOWN_S = 10.0
-"""How long before an unknown id is requested again."""
+"""How long before what the registry did not know, or did not answer, is requested again."""
 
 
 class SchemaRegistry:
@@ -190,6 +200,7 @@ class SchemaRegistry:
         )
         self._deadline: Deadline = NoDeadline()
         self._known: dict[SchemaId, Schema] = {}
+        self._newest: dict[str, tuple[float, tuple[SchemaId, Schema]]] = {}
         self._unknown: dict[SchemaId, tuple[float, str]] = {}
         self._earlier: dict[SchemaId, tuple[Schema, ...]] = {}
         self._asked: dict[Hashable, Future[Any]] = {}
@@ -224,19 +235,30 @@ class SchemaRegistry:
         body = self._get(f"/schemas/{kind}/{schema_id}")
         return None if body is None else self._schema(body)
 
-    def latest(self, subject: str) -> tuple[SchemaId, Schema] | None:
+    def latest(self, subject: str, age_s_max: float = 0.0) -> tuple[SchemaId, Schema] | None:
         """See `Schemas.latest`."""
-        return self._answer(("latest", subject), lambda: self._latest(subject))
+        until, newest = self._newest.get(subject, (-math.inf, None))
+        if newest is not None and age_s_max and time.monotonic() < until:
+            return newest
+        try:
+            newest = self._answer(("latest", subject), lambda: self._latest(subject))
+        except SeamlineError as error:
+            if newest is None or not age_s_max or error.code is not SCHEMA_REGISTRY_UNAVAILABLE:
+                raise
+            age_s_max = min(age_s_max, _UNKNOWN_S)
+        if newest is not None:
+            self._newest[subject] = (time.monotonic() + age_s_max, newest)
+            self._known.setdefault(*newest)
+        return newest
 
     def _latest(self, subject: str) -> tuple[SchemaId, Schema] | None:
         body = self._get(_path(subject, "latest"))
         if body is None:
             return None
         try:
-            number = int(body["id"])
+            return int(body["id"]), self._schema(body)
         except (KeyError, TypeError, ValueError) as error:
             raise self._failure(f"its answer cannot be parsed: {error!r}") from error
-        return number, self._known.setdefault(number, self._schema(body))
 
     def earlier(self, schema_id: SchemaId) -> tuple[Schema, ...]:
         """See `Schemas.earlier`."""

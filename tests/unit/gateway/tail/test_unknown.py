@@ -50,7 +50,7 @@ class Learning:
             raise ValueError(f"schema id {schema_id} is not in the registry")
         return self.known[schema_id]
 
-    def latest(self, subject: str) -> tuple[SchemaId, Schema] | None:
+    def latest(self, subject: str, age_s_max: float = 0.0) -> tuple[SchemaId, Schema] | None:
         return None
 
     def earlier(self, schema_id: SchemaId) -> tuple[Schema, ...]:
