@@ -68,6 +68,8 @@ class _Shows:
                 return self._columns(statement, session, deadline)
             case "stats":
                 name = resolution.resolve(statement.name, session, self._connections)
+                if name.is_system or name.cluster:
+                    self._described(statement.name, session, deadline)
                 return stats.show(self._connections, name, deadline)
             case "create schema":
                 return self._create_schema(statement, session)

@@ -14,7 +14,7 @@ from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.tables.statistics import ColumnBounds, column_bounds
 from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.connectors.protocols.deadlines import Deadline
-from seamline.errors import NOT_SUPPORTED, TABLE_NOT_FOUND, SeamlineError
+from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands.context import Context
@@ -42,23 +42,24 @@ _SHAPE = {
 
 
 def show(connections: Connections, name: TableName, deadline: Deadline) -> Rows:
-    """Returns the statistics of a table in a catalog.
+    """Returns the statistics of a table in a catalog; topics and `system`'s tables have none.
+
+    Args:
+        connections: Catalogs and clusters.
+        name: The table; that a topic or a table of `system` exists has been checked.
+        deadline: The statement's deadline.
 
     Raises:
-        SeamlineError: TABLE_NOT_FOUND, NOT_SUPPORTED for `t$errors` and the like,
+        SeamlineError: TABLE_NOT_FOUND, NOT_SUPPORTED for what has no files of its own,
             CATALOG_UNAVAILABLE, KAFKA_UNAVAILABLE, …
     """
     if name.is_system or name.cluster:
-        raise SeamlineError(TABLE_NOT_FOUND, f"{name.display} is not a table of a catalog")
+        raise _without_files(name, "Name a query in parentheses.")
     connections.rights.require_whole(name)
     resolved = LoadedTables(connections).now([name])[name].state
     if name.variant not in {"", "cold"}:
         whole = dataclasses.replace(name, variant="")
-        raise SeamlineError(
-            NOT_SUPPORTED,
-            f"{name.display} has no statistics of its own: they are those of a table's files",
-            hint=f"Name {whole.display}, or a query in parentheses.",
-        )
+        raise _without_files(name, f"Name {whole.display}, or a query in parentheses.")
     table_ = connections.catalog(name.catalog).load(resolved.name[1:])
     cold_rows, bounds = column_bounds(table_, table_.state.current_snapshot_id)
     binding = TopicBinding.from_properties(table_.state.properties)
@@ -73,6 +74,11 @@ def show(connections: Connections, name: TableName, deadline: Deadline) -> Rows:
         if field.name not in columns.METADATA_NAMES
     ]
     return table(_SHAPE, [*rows, _summary(cold_rows + hot_rows)])
+
+
+def _without_files(name: TableName, hint: str) -> SeamlineError:
+    text = f"{name.display} has no statistics of its own: they are those of a table's files"
+    return SeamlineError(NOT_SUPPORTED, text, hint=hint)
 
 
 def of_query(context: Context[ShowStats]) -> Rows:

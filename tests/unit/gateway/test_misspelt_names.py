@@ -94,6 +94,8 @@ SHOW CREATE TABLE {catalog}.{schema}.{table}
 SHOW CREATE VIEW {catalog}.{schema}.{view}
 SHOW CREATE SCHEMA {catalog}.{schema}
 SHOW STATS FOR {catalog}.{schema}.{table}
+SHOW STATS FOR lake.information_schema.{system}
+SHOW STATS FOR "default"."default".{topic}
 SHOW STATS FOR (SELECT {column} FROM {catalog}.{schema}.{table})
 SHOW BRANCHES FROM TABLE {catalog}.{schema}.{table}
 SHOW FUNCTIONS FROM {catalog}.{schema}

@@ -24,10 +24,11 @@ from seamline.seam.options import OPTIONS, CreateOptions
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("gateway")
-    running = offline.MemoryWorld(folder).gateway
-    _make_tables(running)
-    yield running
-    running.close()
+    world = offline.MemoryWorld(folder)
+    _make_tables(world.gateway)
+    world.memory.create_topic("events", 1)
+    yield world.gateway
+    world.gateway.close()
 
 
 def _make_tables(gateway: Gateway) -> None:
@@ -320,6 +321,24 @@ def test_what_has_no_files_has_no_statistics(connection: seamline.Connection, va
     assert "Name lake.shop.a_b, or a query" in (error.hint or "")
     missing = refused(connection, f'SHOW STATS FOR shop."nope${variant}"')
     assert missing.code.name == "TABLE_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("table", "missing"),
+    [
+        ("system.runtime.nodes", "TABLE_NOT_FOUND"),
+        ("lake.information_schema.tables", "TABLE_NOT_FOUND"),
+        ('"default".information_schema.tables', "TABLE_NOT_FOUND"),
+        ('"default"."default".events', "TOPIC_NOT_FOUND"),
+    ],
+)
+def test_topics_and_tables_of_the_gateway_have_no_statistics(
+    connection: seamline.Connection, table: str, missing: str
+) -> None:
+    error = refused(connection, f"SHOW STATS FOR {table}")
+    assert (error.code.name, error.hint) == ("NOT_SUPPORTED", "Name a query in parentheses.")
+    assert rows(connection, f"SHOW STATS FOR (TABLE {table})")
+    assert refused(connection, f"SHOW STATS FOR {table}s").code.name == missing
 
 
 def test_statistics_of_a_query_over_metadata(connection: seamline.Connection) -> None:
