@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from seamline.dbapi.credentials import Credentials
-from seamline.errors import INVALID_CONFIG, SeamlineError
+from seamline.errors import INVALID_CONFIG, SeamlineError, text_of_file
 
 PROFILE_VARIABLE = "SEAMLINE_PROFILE"
 TOKEN_S = 60.0
@@ -138,13 +138,12 @@ def _expanded(path: str | None) -> str | None:
 
 def _from_file(path: str) -> str:
     file = pathlib.Path(path).expanduser()
+    failure = f"the token file {file} has no token"
+    text = text_of_file(file, INVALID_CONFIG, failure, hint=_CORRECT)
     try:
-        return _token(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        is_bytes = isinstance(error, UnicodeDecodeError)
-        cause = getattr(error, "strerror", None) or ("it is not text" if is_bytes else error)
-        message = f"the token file {file} has no token: {cause}"
-        raise SeamlineError(INVALID_CONFIG, message, hint=_CORRECT) from error
+        return _token(text)
+    except ValueError as error:
+        raise SeamlineError(INVALID_CONFIG, f"{failure}: {error}", hint=_CORRECT) from error
 
 
 def _from_command(command: str | list[str]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import pathlib
 import sys
 from collections.abc import Sequence
 from typing import IO, Any
@@ -19,7 +18,7 @@ import click
 from seamline.commands.options import connect, embedded_options, gateway_options, profile_of
 from seamline.dbapi.connection import Connection
 from seamline.dbapi.embedded import EmbeddedConnection
-from seamline.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError
+from seamline.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError, text_of_file
 from seamline.shell.state import State
 from seamline.terminal.lexis import Statement, statements
 from seamline.terminal.output import BINARY_WRITERS, FORMATS, WRITERS, open_output, write
@@ -115,21 +114,14 @@ def _source(statement: str | None, execute: Sequence[str], file: str | None) -> 
     if file in {None, _STDIN}:
         script = tuple(statements(sys.stdin.buffer.read().decode(errors="replace")))
         return Source("standard input" if len(script) > 1 else None, script)
-    return Source(file, tuple(statements(_text_of(str(file)))))
+    text = text_of_file(str(file), INVALID_ARGUMENT, f"{file} cannot be read", hint="")
+    return Source(file, tuple(statements(text)))
 
 
 def _together(texts: Sequence[str]) -> tuple[Statement, ...]:
     """Returns the statements of several texts, one after another."""
     script = [each for text in texts for each in statements(text)]
     return tuple(dataclasses.replace(each, number=i) for i, each in enumerate(script, start=1))
-
-
-def _text_of(file: str) -> str:
-    try:
-        return pathlib.Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        cause = getattr(error, "strerror", None) or "it is not text"
-        raise SeamlineError(INVALID_ARGUMENT, f"{file} cannot be read: {cause}", hint="") from error
 
 
 def _refuse_what_does_not_fit(source: Source, form: str, options: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import pathlib
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -155,6 +156,27 @@ class SeamlineError(Exception):
             query_id=body.get("query_id"),
             details=body.get("details"),
         )
+
+
+def text_of_file(
+    file: str | pathlib.Path, code: ErrorCode, failure: str, *, hint: str | None = None
+) -> str:
+    """Returns the text of a file in UTF-8.
+
+    Args:
+        file: The file.
+        code: The error of a file that cannot be read.
+        failure: Its message, which the cause follows.
+        hint: Its remedy; by default, the code's.
+
+    Raises:
+        SeamlineError: the code, if there is no such file, or it is not text.
+    """
+    try:
+        return pathlib.Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        cause = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise SeamlineError(code, f"{failure}: {cause}", hint=hint) from error
 
 
 def _rebuild(class_: type[SeamlineError], body: Mapping[str, Any]) -> SeamlineError:

@@ -22,7 +22,7 @@ from seamline.dbapi.connection import Connection
 from seamline.dbapi.cursor import Cursor
 from seamline.dbapi.errors import InterfaceError
 from seamline.ending import describe
-from seamline.errors import INVALID_ARGUMENT, SeamlineError
+from seamline.errors import INVALID_ARGUMENT, SeamlineError, text_of_file
 from seamline.shell import meta
 from seamline.shell.screen import Screen, pager_of
 from seamline.shell.state import State
@@ -106,12 +106,9 @@ class Session:
         Raises:
             SeamlineError: the failure, with its position in the file.
         """
-        try:
-            lines = path.expanduser().read_text(encoding="utf-8").splitlines(keepends=True)
-        except (OSError, UnicodeDecodeError) as error:
-            cause = getattr(error, "strerror", None) or "it is not text"
-            message = f"{path} cannot be read: {cause}"
-            raise InterfaceError(INVALID_ARGUMENT, message, hint="") from error
+        failure = f"{path} cannot be read"
+        text = text_of_file(path.expanduser(), INVALID_ARGUMENT, failure, hint="")
+        lines = text.splitlines(keepends=True)
         number, pending, first = 0, "", 1
         for position, line in enumerate([*lines, ";"], start=1):
             if not pending.strip() and line.startswith(meta.SIGN):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Mapping
 
-from seamline.errors import INVALID_CONFIG, SeamlineError
+from seamline.errors import INVALID_CONFIG, SeamlineError, text_of_file
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.access.watched import Watched
 
@@ -40,11 +40,7 @@ def _read(file: pathlib.Path) -> Mapping[str, tuple[str, ...]]:
     Raises:
         SeamlineError: INVALID_CONFIG.
     """
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        cause = getattr(error, "strerror", None) or "it is not text"
-        raise SeamlineError(INVALID_CONFIG, f"auth.groups {file}: {cause}") from error
+    lines = text_of_file(file, INVALID_CONFIG, f"auth.groups {file}").splitlines()
     groups: dict[str, tuple[str, ...]] = {}
     for number, line in enumerate(lines, 1):
         group, colon, users = (part.strip() for part in line.partition(":"))

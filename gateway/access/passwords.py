@@ -29,6 +29,7 @@ from seamline.errors import (
     TOO_MANY_LOGINS,
     UNAUTHENTICATED,
     SeamlineError,
+    text_of_file,
 )
 from seamline.gateway.access.identity import PASSWORD, Identity
 from seamline.gateway.access.logins import FailedLogins
@@ -140,11 +141,7 @@ def _read(file: pathlib.Path) -> Mapping[str, str]:
     Raises:
         SeamlineError: INVALID_CONFIG.
     """
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        cause = getattr(error, "strerror", None) or "it is not text"
-        raise SeamlineError(INVALID_CONFIG, f"auth.passwords {file}: {cause}") from error
+    lines = text_of_file(file, INVALID_CONFIG, f"auth.passwords {file}").splitlines()
     hashes: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         user, _, hashed = line.strip().partition(":")

@@ -9,14 +9,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import pathlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import click
 
-from seamline.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError
+from seamline.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError, text_of_file
 from seamline.gateway import names
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
@@ -209,8 +208,4 @@ def text_of(value: str | None) -> str | None:
     """Returns the value itself, or the contents of FILE for `@FILE`."""
     if value is None or not value.startswith("@"):
         return value
-    try:
-        return pathlib.Path(value[1:]).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        cause = getattr(error, "strerror", None) or "it is not text"
-        raise SeamlineError(INVALID_ARGUMENT, f"{value[1:]} cannot be read: {cause}") from error
+    return text_of_file(value[1:], INVALID_ARGUMENT, f"{value[1:]} cannot be read")

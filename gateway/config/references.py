@@ -8,12 +8,11 @@ a secret and is never shown.
 
 from __future__ import annotations
 
-import pathlib
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from seamline.errors import INVALID_CONFIG, SeamlineError
+from seamline.errors import INVALID_CONFIG, SeamlineError, text_of_file
 
 _REFERENCE = re.compile(r"\$\{(?P<kind>env|file):(?P<name>[^}]*)\}")
 
@@ -60,10 +59,5 @@ def _referred(match: re.Match[str], path: str, environment: Mapping[str, str]) -
                 hint=f"Set {name}, or correct the name.",
             )
         return value
-    try:
-        return pathlib.Path(name).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        cause = getattr(error, "strerror", None) or "it is not text"
-        raise SeamlineError(
-            INVALID_CONFIG, f"{path} refers to the file {name!r}, which cannot be read: {cause}"
-        ) from error
+    failure = f"{path} refers to the file {name!r}, which cannot be read"
+    return text_of_file(name, INVALID_CONFIG, failure).rstrip("\r\n")

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from seamline.errors import INVALID_CONFIG, SeamlineError
+from seamline.errors import INVALID_CONFIG, SeamlineError, text_of_file
 
 VALUES_MAX = 100_000
 _OPEN = -1
@@ -33,12 +33,7 @@ def read(file: pathlib.Path) -> dict[str, Any]:
     Raises:
         SeamlineError: INVALID_CONFIG, naming the file and what is wrong with it.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SeamlineError(INVALID_CONFIG, f"{file} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise SeamlineError(INVALID_CONFIG, f"{file} cannot be read: it is not text") from error
+    text = text_of_file(file, INVALID_CONFIG, f"{file} cannot be read")
     try:
         tree = yaml.load(text, _Texts)  # noqa: S506 - a safe loader
         size = _size(tree, {})
