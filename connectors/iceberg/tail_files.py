@@ -32,6 +32,7 @@ from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import DoubleType, FloatType
 
 from seamline.connectors.iceberg.parquet_types import as_stored
+from seamline.connectors.iceberg.parquet_writer import dictionary_columns
 from seamline.connectors.iceberg.transforms import can_compute, leaf, partitions, transformed
 from seamline.sql.types import Field
 
@@ -118,7 +119,7 @@ def write_file(io: FileIO, planned: PlannedFile, layout: TailLayout) -> DataFile
             stream,
             rows.schema,
             compression="zstd",
-            use_dictionary=False,
+            use_dictionary=dictionary_columns(rows),
             store_decimal_as_integer=True,
         ) as writer,
     ):
