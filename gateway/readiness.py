@@ -23,7 +23,7 @@ FREE_BYTES_MIN = 16 << 20
 """A disk with less free space is full: a result of one chunk more would not fit."""
 
 
-class Readiness:
+class Readiness(Collector):
     """The readiness of one gateway. Safe to share between threads.
 
     Args:
@@ -58,21 +58,14 @@ class Readiness:
         """Returns the free bytes on the disk of each folder."""
         return {folder.name: _free_bytes(folder) for folder in self._folders}
 
-
-class ReadinessMetrics(Collector):
-    """Metrics of dependencies that are away, and of disks."""
-
-    def __init__(self, readiness: Readiness) -> None:
-        self._readiness = readiness
-
     def collect(self) -> Iterator[Metric]:
-        """Yields the metrics."""
+        """Yields the metrics of dependencies that are away, and of disks."""
         away = GaugeMetricFamily(
             "seamline_dependency_away_since_seconds",
             "When a dependency that does not answer was first noticed, in seconds since 1970.",
             labels=("kind", "name"),
         )
-        for outage in self._readiness.outages():
+        for outage in self.outages():
             away.add_metric((outage.kind, outage.name), outage.since.timestamp())
         yield away
         free = GaugeMetricFamily(
@@ -80,7 +73,7 @@ class ReadinessMetrics(Collector):
             "Free space on the disk of a folder of the state directory.",
             labels=("folder",),
         )
-        for name, size in self._readiness.folder_bytes().items():
+        for name, size in self.folder_bytes().items():
             free.add_metric((name,), size)
         yield free
 

@@ -49,15 +49,15 @@ from seamline.gateway.query.computing import Computing
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.meanings import Meanings
-from seamline.gateway.query.partial_aggregates import PartialAggregateMetrics, PartialAggregates
+from seamline.gateway.query.partial_aggregates import PartialAggregates
 from seamline.gateway.query.queries import Queries
-from seamline.gateway.query.result_cache import ResultCache, ResultCacheMetrics
+from seamline.gateway.query.result_cache import ResultCache
 from seamline.gateway.query.run import Executor
 from seamline.gateway.query.seams import Seams
 from seamline.gateway.query.snapshot_tags import SnapshotTags
 from seamline.gateway.query.tokens import TokenSigner, kept_secret
 from seamline.gateway.query.views import ViewExpander
-from seamline.gateway.readiness import Readiness, ReadinessMetrics
+from seamline.gateway.readiness import Readiness
 from seamline.gateway.statements.memory_limits import MemoryLimits
 from seamline.gateway.statements.metrics import Metrics
 from seamline.gateway.statements.service import Service
@@ -218,8 +218,8 @@ class Gateway:
 
     def _statements(self) -> Service:
         self._meanings, self.results = Meanings(), ResultCache()
-        self._registry.register(ResultCacheMetrics(self.results))
-        self._registry.register(PartialAggregateMetrics(self.partials))
+        self._registry.register(self.results)
+        self._registry.register(self.partials)
         metrics, rights_of = Metrics(self._registry), self.access.rights_of
         return Service(
             self.config.shared(),
@@ -287,7 +287,7 @@ class Gateway:
         self.streams = Streams(self.authentication)
         folders = self._state / "results", self._state / "spill"
         self.readiness = Readiness(lambda: self.service.accepts_statements, folders, self._outages)
-        self._registry.register(ReadinessMetrics(self.readiness))
+        self._registry.register(self.readiness)
 
     def _outages(self) -> list[Outage]:
         keys = self.authentication.outage

@@ -128,7 +128,7 @@ Start = Callable[[PhysicalPlan], ResultStream]
 """Starts a plan; raises as `Executor.start`."""
 
 
-class PartialAggregates:
+class PartialAggregates(Collector):
     """The partial aggregates of files. Safe to share between threads.
 
     Attributes:
@@ -431,24 +431,16 @@ class PartialAggregates:
             PartialFiles(count - read, read),
         )
 
-
-class PartialAggregateMetrics(Collector):
-    """Computes the metrics of partial aggregates on each scrape."""
-
-    def __init__(self, partials: PartialAggregates) -> None:
-        self._partials = partials
-
     def collect(self) -> Iterator[Metric]:
-        """Counters of files that were left out and read, and gauges of what is kept."""
-        partials = self._partials
+        """Yields the metrics of partial aggregates."""
         for name, says, number in (
-            ("kept", "Files whose partial aggregates were there.", partials.files_kept),
-            ("read", "Files that were read for partial aggregates.", partials.files_read),
+            ("kept", "Files whose partial aggregates were there.", self.files_kept),
+            ("read", "Files that were read for partial aggregates.", self.files_read),
         ):
             yield CounterMetricFamily(f"seamline_partial_aggregates_files_{name}", says, number)
         for name, says, number in (
-            ("aggregations", "Aggregations whose partial aggregates are kept.", partials.count),
-            ("bytes", "Memory that partial aggregates take.", partials.size_bytes),
+            ("aggregations", "Aggregations whose partial aggregates are kept.", self.count),
+            ("bytes", "Memory that partial aggregates take.", self.size_bytes),
         ):
             yield GaugeMetricFamily(f"seamline_partial_aggregates_{name}", says, number)
 

@@ -277,7 +277,7 @@ class _Text:
     kernels: Mapping[str, Use]
 
 
-class ResultCache:
+class ResultCache(Collector):
     """The latest results, and the runs that will be. Safe to share between threads.
 
     Attributes:
@@ -313,6 +313,19 @@ class ResultCache:
     def count(self) -> int:
         """The number of results."""
         return len(self._results.values())
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields the cache's metrics."""
+        for name, says, number in (
+            ("hits", "Statements that were given the result of another one.", self.hits),
+            ("misses", "Statements that computed a result that others may have.", self.misses),
+        ):
+            yield CounterMetricFamily(f"seamline_result_cache_{name}", says, number)
+        for name, says, number in (
+            ("results", "Results that are cached.", self.count),
+            ("bytes", "Memory that cached results take.", self.size_bytes),
+        ):
+            yield GaugeMetricFamily(f"seamline_result_cache_{name}", says, number)
 
     def request(
         self,
@@ -407,27 +420,6 @@ class ResultCache:
             latest = self._results.get(run.request.key)
             if latest is None or latest.request.reflects_at <= run.request.reflects_at:
                 self._results.put(run.request.key, result)
-
-
-class ResultCacheMetrics(Collector):
-    """Computes the metrics of cached results on each scrape."""
-
-    def __init__(self, results: ResultCache) -> None:
-        self._results = results
-
-    def collect(self) -> Iterator[Metric]:
-        """Counters of hits and misses, and gauges of what is cached."""
-        results = self._results
-        for name, says, number in (
-            ("hits", "Statements that were given the result of another one.", results.hits),
-            ("misses", "Statements that computed a result that others may have.", results.misses),
-        ):
-            yield CounterMetricFamily(f"seamline_result_cache_{name}", says, number)
-        for name, says, number in (
-            ("results", "Results that are cached.", results.count),
-            ("bytes", "Memory that cached results take.", results.size_bytes),
-        ):
-            yield GaugeMetricFamily(f"seamline_result_cache_{name}", says, number)
 
 
 def _input_of(scan: Scan) -> ScanInput | None:
