@@ -135,9 +135,7 @@ def _summed(call: Call) -> exp.Expr:
     name, around = call.spec.overload.name, call.parent
     if name != "sum" or call.args.get("distinct") or isinstance(around, exp.Filter | exp.Window):
         return call
-    value: exp.Expr = call.expressions[0]
-    while isinstance(value, exp.Paren):
-        value = value.this
+    value: exp.Expr = call.expressions[0].unnest()
     return value
 
 

@@ -25,7 +25,14 @@ from seamline.sql.expressions.calls import (
     constructor,
     has_aggregate,
 )
-from seamline.sql.expressions.correlated import is_of_window, keys, move_for_spark, source
+from seamline.sql.expressions.correlated import (
+    InnerQuery,
+    aggregate_of,
+    computed_of_groups,
+    keys,
+    move_for_spark,
+    source,
+)
 from seamline.sql.functions import COLLECT, GROUPING, resolve
 from seamline.sql.functions.collections import COLLECT_IF
 from seamline.sql.templates import SPARK
@@ -448,29 +455,16 @@ def _empty_sets(item: exp.Expr) -> int:
 
 def _total_of_no_rows(select: exp.Select, names: _Names) -> None:
     """Groups in a subquery joined to one row, so that zero groups still yield the grand total."""
-    alias = names.new()
-    inside = exp.Select(expressions=[])
-    for argument in ("from_", "joins", "where", "group"):
-        inside.set(argument, select.args.get(argument))
-        select.set(argument, None)
-    named: dict[exp.Expr, str] = {}
-    grouped = list(keys(inside.args["group"].expressions))
-
-    def column_of(node: exp.Expr) -> exp.Expr:
-        if node not in named:
-            named[node] = f"c{len(named)}"
-            inside.append("expressions", exp.alias_(node.copy(), named[node]))
-        return exp.column(named[node], alias)
+    groups = InnerQuery(names.new())
+    grouped = list(keys(select.args["group"].expressions))
 
     def replace(node: exp.Expr) -> exp.Expr:
-        if any(node == key for key in grouped):
-            return column_of(node)
-        aggregate = node.this if isinstance(node, exp.Filter) else node
-        if not isinstance(aggregate, Call) or aggregate.spec.overload.kind != "aggregate":
+        if node in grouped:
+            return groups.column(node)
+        aggregate = aggregate_of(node, select)
+        if aggregate is None:
             return node
-        if is_of_window(node) or node.find_ancestor(exp.Query) is not select:
-            return node  # computed over groups, unlike its arguments, or over rows of its own query
-        value = column_of(node)
+        value = groups.column(node)
         if aggregate.spec.overload.name == GROUPING:
             everything = _number((1 << len(aggregate.expressions)) - 1)
             return exp.Coalesce(this=value, expressions=[everything])
@@ -478,17 +472,12 @@ def _total_of_no_rows(select: exp.Select, names: _Names) -> None:
             return exp.Coalesce(this=value, expressions=[_number(0)])
         return value
 
-    for part in (*select.expressions, select.args.get("having"), select.args.get("order")):
-        if part is not None:
-            part.transform(replace, copy=False)
-    having = select.args.get("having")
-    if having is not None:
-        select.set("where", exp.Where(this=having.this))
-        select.set("having", None)
-    inside.append("expressions", exp.alias_(exp.Boolean(this=True), f"c{len(named)}"))
+    for part in computed_of_groups(select):
+        part.transform(replace, copy=False)
+    groups.take_groups(select)
     one = exp.select(exp.alias_(exp.Boolean(this=True), "c0"))
     select.set("from_", exp.From(this=source(one, names.new())))
-    join = exp.Join(this=source(inside, alias), side="LEFT", on=exp.Boolean(this=True))
+    join = exp.Join(this=groups.source(), side="LEFT", on=exp.Boolean(this=True))
     select.set("joins", [join])
 
 

@@ -22,6 +22,7 @@ from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.sql.expressions.calls import Call
 from seamline.sql.trees import nodes_of_kind
 
+_SOURCES = ("from_", "joins")
 Named = Callable[[], str]
 """Generates names that no source of the tree has."""
 
@@ -48,9 +49,9 @@ def move_for_spark(tree: exp.Expr, new_name: Named) -> None:
         )
         read = [column for part in parts for column in _of_outside(part, select)]
         if read:
-            _bring_inside(select, read, new_name())
+            bring_inside(select, read, new_name(), _SOURCES)
     while reads := next(_too_far(tree), None):
-        _bring_inside(*reads, new_name())
+        bring_inside(*reads, new_name(), _SOURCES)
 
 
 def group_inside(tree: exp.Expr, condition: Callable[[exp.Select], bool]) -> None:
@@ -67,31 +68,18 @@ def group_inside(tree: exp.Expr, condition: Callable[[exp.Select], bool]) -> Non
 
 def _group_inside(select: exp.Select, alias: str) -> None:
     """Turns the groups of a query into its only source, above which the rest is computed."""
-    inside = exp.Select(expressions=[])
-    for argument in ("from_", "joins", "where", "group"):
-        inside.set(argument, select.args.get(argument))
-        select.set(argument, None)
-    group = inside.args.get("group")
+    groups = InnerQuery(alias)
+    group = select.args.get("group")
     grouped = list(keys(group.expressions)) if group is not None else []
-    named: dict[exp.Expr, str] = {}
 
     def replace(node: exp.Expr) -> exp.Expr:
-        if not (any(node == key for key in grouped) or _is_aggregate_of(node, select)):
-            return node
-        if node not in named:
-            named[node] = f"c{len(named)}"
-            inside.append("expressions", exp.alias_(node.copy(), named[node]))
-        return exp.column(named[node], alias)
+        is_inside = node in grouped or aggregate_of(node, select) is not None
+        return groups.column(node) if is_inside else node
 
-    for part in _computed(select):
+    for part in computed_of_groups(select):
         part.transform(replace, copy=False)
-    having = select.args.get("having")
-    if having is not None:
-        select.set("where", exp.Where(this=having.this))
-        select.set("having", None)
-    if not named:
-        inside.append("expressions", exp.alias_(exp.Boolean(this=True), "c0"))
-    select.set("from_", exp.From(this=source(inside, alias)))
+    groups.take_groups(select)
+    select.set("from_", exp.From(this=groups.source()))
 
 
 # --- Joins ---------------------------------------------------------------------------------------
@@ -121,8 +109,8 @@ def _filter_after_joins(select: exp.Select) -> None:
 
 def _computes_beside_groups(select: exp.Select) -> bool:
     """Whether something beside the aggregates of a query depends on another query's rows."""
-    parts = list(_computed(select))
-    aggregates = [a for part in parts for a in part.walk() if _is_aggregate_of(a, select)]
+    parts = list(computed_of_groups(select))
+    aggregates = [a for part in parts for a in part.walk() if aggregate_of(a, select)]
     if not aggregates and select.args.get("group") is None:
         return False
     names = _names(select)
@@ -143,10 +131,10 @@ def _aggregated(select: exp.Select) -> Iterator[exp.Expr]:
     group = select.args.get("group")
     if group is not None:
         yield group
-    for part in _computed(select):
+    for part in computed_of_groups(select):
         for node in part.walk():
             is_window = isinstance(node, exp.Window) and node.find_ancestor(exp.Select) is select
-            if is_window or _is_aggregate_of(node, select):
+            if is_window or aggregate_of(node, select):
                 yield node
 
 
@@ -205,15 +193,19 @@ def _of_outside(part: exp.Expr, select: exp.Select) -> Iterator[exp.Column]:
             yield column
 
 
-def _is_aggregate_of(node: exp.Expr, select: exp.Select) -> bool:
-    """Whether the node is an aggregate over this query's rows, with its FILTER if it has one."""
+def aggregate_of(node: exp.Expr, select: exp.Select) -> Call | None:
+    """Returns the aggregate over this query's rows that a node is, with its FILTER if it has one.
+
+    None for all else, also for an aggregate of a window: it is computed over groups.
+    """
     aggregate = node.this if isinstance(node, exp.Filter) else node
     if not isinstance(aggregate, Call) or aggregate.spec.overload.kind != "aggregate":
-        return False
-    return not is_of_window(node) and node.find_ancestor(exp.Query) is select
+        return None
+    is_own = not _is_of_window(node) and node.find_ancestor(exp.Query) is select
+    return aggregate if is_own else None
 
 
-def is_of_window(node: exp.Expr) -> bool:
+def _is_of_window(node: exp.Expr) -> bool:
     """Whether the node is the function that OVER belongs to."""
     while isinstance(node.parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
         node = node.parent
@@ -292,17 +284,6 @@ _NO_LEVELS = (
 )
 
 
-def _bring_inside(select: exp.Select, read: list[exp.Column], alias: str) -> None:
-    """Turns the sources of a query into one, which has columns from around the query, too.
-
-    Args:
-        select: The query, changed in place.
-        read: The columns from around it.
-        alias: The source's name.
-    """
-    _into_source(select, read, alias, ("from_", "joins"))
-
-
 def compute_keys_inside(select: exp.Select, new_name: Named) -> None:
     """Turns the rows of a query into one source, which has its keys with subqueries as columns.
 
@@ -319,7 +300,10 @@ def compute_keys_inside(select: exp.Select, new_name: Named) -> None:
 
 
 def bring_inside(
-    select: exp.Select, expressions: Iterable[exp.Expr], alias: str
+    select: exp.Select,
+    expressions: Iterable[exp.Expr],
+    alias: str,
+    clauses: Iterable[str] = ("from_", "joins", "where"),
 ) -> Mapping[exp.Expr, str]:
     """Turns the rows of a query into one source, which has some expressions as columns.
 
@@ -327,11 +311,23 @@ def bring_inside(
         select: The query, changed in place.
         expressions: The expressions.
         alias: The source's name.
+        clauses: What of the query makes its rows.
 
     Returns:
         The names of these columns.
     """
-    return _into_source(select, expressions, alias, ("from_", "joins", "where"))
+    names = _names(select)
+    inside = InnerQuery(alias)
+    inside.take(select, clauses)
+    copies = {node.copy() for node in expressions}
+
+    def replace(node: exp.Expr) -> exp.Expr:
+        is_own = isinstance(node, exp.Column) and node.table in names
+        return inside.column(node) if is_own or node in copies else node
+
+    select.transform(replace, copy=False)
+    select.set("from_", exp.From(this=inside.source()))
+    return inside.names
 
 
 def join_laterally(select: exp.Select, new_name: Named) -> None:
@@ -368,62 +364,24 @@ def join_laterally(select: exp.Select, new_name: Named) -> None:
 def _filter_inside(select: exp.Select, join: exp.Join, alias: str) -> None:
     """Makes the source of a join LATERAL, and its condition a filter there."""
     filtered, name = join.this, join.this.alias_or_name
-    inside = exp.Select(expressions=[]).where(join.args["on"].copy(), copy=False)
+    inside = InnerQuery(alias)
+    inside.select.where(join.args["on"].copy(), copy=False).set("from_", exp.From(this=filtered))
     join.set("on", exp.Boolean(this=True))
     join.set("this", exp.Placeholder())
-    named: dict[str, str] = {}
 
     def replace(node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Column) or node.table != name:
-            return node
-        if node.name not in named:
-            named[node.name] = f"c{len(named)}"
-            inside.append("expressions", exp.alias_(node.copy(), named[node.name]))
-        return exp.column(named[node.name], alias)
+        is_inside = isinstance(node, exp.Column) and node.table == name
+        return inside.column(node) if is_inside else node
 
     select.transform(replace, copy=False)
-    if not named:
-        inside.append("expressions", exp.alias_(exp.Boolean(this=True), "c0"))
-    inside.set("from_", exp.From(this=filtered))
-    called = exp.TableAlias(this=exp.to_identifier(alias))
-    join.set("this", exp.Lateral(this=exp.Subquery(this=inside), alias=called))
-
-
-def _into_source(
-    select: exp.Select, expressions: Iterable[exp.Expr], alias: str, moved: Iterable[str]
-) -> Mapping[exp.Expr, str]:
-    """Moves clauses of a query into a source that has its columns, and some expressions.
-
-    Returns:
-        The names of these expressions there.
-    """
-    names = _names(select)
-    inside = exp.Select(expressions=[])
-    for argument in moved:
-        inside.set(argument, select.args.get(argument))
-        select.set(argument, None)
-    replacements = {node.copy(): "" for node in expressions}
-
-    def replace(node: exp.Expr) -> exp.Expr:
-        is_own = isinstance(node, exp.Column) and node.table in names
-        if not is_own and node not in replacements:
-            return node
-        if not replacements.get(node):
-            replacements[node.copy()] = name = f"c{len(inside.expressions)}"
-            inside.append("expressions", exp.alias_(node.copy(), name))
-        return exp.column(replacements[node], alias)
-
-    select.transform(replace, copy=False)
-    if not inside.expressions:
-        inside.append("expressions", exp.alias_(exp.Boolean(this=True), "c0"))
-    select.set("from_", exp.From(this=source(inside, alias)))
-    return replacements
+    lateral = inside.source()
+    join.set("this", exp.Lateral(this=exp.Subquery(this=lateral.this), alias=lateral.args["alias"]))
 
 
 # --- Shapes --------------------------------------------------------------------------------------
 
 
-def _computed(select: exp.Select) -> Iterator[exp.Expr]:
+def computed_of_groups(select: exp.Select) -> Iterator[exp.Expr]:
     """Yields what a query computes from its groups."""
     yield from select.expressions
     for argument in ("having", "order"):
@@ -435,6 +393,50 @@ def _names(select: exp.Select) -> set[str]:
     """Returns the names of a query's own sources."""
     parts = [select.args.get("from_"), *(select.args.get("joins") or ())]
     return {part.this.alias_or_name for part in parts if part is not None}
+
+
+class InnerQuery:
+    """A query that a source is made of, with a column for each expression that is read outside.
+
+    Attributes:
+        select: The query.
+        names: The names of its columns, by their expressions.
+
+    Args:
+        alias: The source's name.
+    """
+
+    def __init__(self, alias: str) -> None:
+        self.select = exp.Select(expressions=[])
+        self.names: dict[exp.Expr, str] = {}
+        self._alias = alias
+
+    def take(self, select: exp.Select, clauses: Iterable[str]) -> None:
+        """Moves clauses of another query here."""
+        for clause in clauses:
+            self.select.set(clause, select.args.get(clause))
+            select.set(clause, None)
+
+    def take_groups(self, select: exp.Select) -> None:
+        """Moves everything up to the groups of another query here, whose HAVING becomes WHERE."""
+        self.take(select, ("from_", "joins", "where", "group"))
+        having = select.args.get("having")
+        if having is not None:
+            select.set("where", exp.Where(this=having.this))
+            select.set("having", None)
+
+    def column(self, node: exp.Expr) -> exp.Column:
+        """Returns the column, as it is read outside, that has the values of an expression."""
+        if node not in self.names:
+            self.names[node.copy()] = name = f"c{len(self.names)}"
+            self.select.append("expressions", exp.alias_(node.copy(), name))
+        return exp.column(self.names[node], self._alias)
+
+    def source(self) -> exp.Subquery:
+        """Returns the source, which has a column even if none is read."""
+        if not self.names:
+            self.column(exp.Boolean(this=True))
+        return source(self.select, self._alias)
 
 
 def source(query: exp.Expr, alias: str) -> exp.Subquery:
