@@ -49,11 +49,22 @@ def first_bad(slices: Sequence[Slice], spec: DecoderSpec) -> SeamlineError | Non
 
     A record whose type the spec rules out does not count, as it is not even read from the log.
     """
+    if spec.on_error != "fail":
+        return None
     for part in slices:
         bad = next((entry for entry in part.bad if spec.needs(entry.type)), None)
         if bad is not None:
             return bad_record(spec.topic, part.segment.range.partition, bad.offset, bad.reason)
     return None
+
+
+def skipped_records(slices: Sequence[Slice], spec: DecoderSpec) -> int:
+    """Returns how many bad records of the slices count as left out, under the policy `skip`."""
+    if spec.on_error != "skip":
+        return 0
+    if spec.needed_types is None:
+        return sum(len(part.bad) for part in slices)
+    return sum(spec.needs(entry.type) for part in slices for entry in part.bad)
 
 
 def assemble(
@@ -66,12 +77,12 @@ def assemble(
     """Returns a tail made of slices and of what was read from the log in addition.
 
     Bad records were looked for in all slices, and skipped ones are counted in all. Only then are
-    segments dropped that the predicate rules out, so that neither depends on the query.
+    segments dropped that the predicate rules out, so that neither depends on what is cached.
 
     Args:
         slices: Parts of segments; the caller must keep their references as long as the tail.
         rest: The rest of the tail, read from the log.
-        spec: How records were decoded.
+        spec: How records are decoded; skipped ones count if it needs their types.
         names: Columns to keep.
         predicate: Rows for which it is not true may be left out.
     """
@@ -89,7 +100,7 @@ def assemble(
         if s.segment.file is not None
     ]
     rows = table_of(batches, spec, kept)
-    skipped = sum(part.skipped for part in slices)
+    skipped = skipped_records(slices, spec)
     origin = TailOrigin(
         segments=len(used),
         pruned=sum(s.segment.row_count > 0 for s in slices) - len(used),

@@ -12,8 +12,9 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import itertools
+import operator
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,11 +34,11 @@ from seamline.sql.predicates import Predicate
 
 
 class BadRecord(NamedTuple):
-    """A bad record: its offset, why it is bad, and its type if that is known."""
+    """A bad record: its offset, its type if that is known, and why it is bad if that is kept."""
 
     offset: int
-    reason: str
     type: str | None
+    reason: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -49,8 +50,7 @@ class Segment:
         range: The offsets it covers; markers and gaps among them have no rows.
         records: The number of records, including those that were left out.
         value_bytes: Bytes of their values.
-        bad: The bad records, under the policy `fail`.
-        skipped: Offsets of the records left out under the policy `skip`.
+        bad: The bad records in order, under the policy `fail`; under `skip`, without reasons.
         rows: The rows; None when they are in a file.
         file: The file; None while the rows are in memory.
         row_count: The number of rows.
@@ -63,7 +63,6 @@ class Segment:
     records: int
     value_bytes: int
     bad: tuple[BadRecord, ...]
-    skipped: tuple[int, ...]
     rows: pa.RecordBatch | None
     file: pathlib.Path | None
     row_count: int
@@ -165,19 +164,11 @@ class Slice:
         return own.value_bytes * self.row_count // own.row_count if own.row_count else 0
 
     @property
-    def skipped(self) -> int:
-        """Records of the part that were left out."""
-        offsets = self.segment.skipped
-        return bisect.bisect_left(offsets, self.end_exclusive) - bisect.bisect_left(
-            offsets, self.start
-        )
-
-    @property
-    def bad(self) -> Iterator[BadRecord]:
-        """The bad records of the part, under the policy `fail`."""
-        return (
-            entry for entry in self.segment.bad if self.start <= entry.offset < self.end_exclusive
-        )
+    def bad(self) -> tuple[BadRecord, ...]:
+        """The bad records of the part, under the policies `fail` and `skip`."""
+        bad, offset = self.segment.bad, operator.attrgetter("offset")
+        first = bisect.bisect_left(bad, self.start, key=offset)
+        return bad[first : bisect.bisect_left(bad, self.end_exclusive, lo=first, key=offset)]
 
 
 def _position(offsets: pa.Array, offset: int) -> int:
@@ -248,16 +239,15 @@ def _segment(
 ) -> Segment:
     policy = source.decoder.on_error
     indices = sorted(bad)
-    types = decoder.types_of(part_of(batch, indices)) if bad and policy == "fail" else ()
+    types = decoder.types_of(part_of(batch, indices)) if bad and policy != "null" else ()
     at = [int(batch.offsets[index]) for index in indices]
-    reasons = [bad[index] for index in indices]
+    reasons = [bad[index] if policy == "fail" else "" for index in indices]
     return Segment(
         source=source,
         range=covers,
         records=len(batch),
         value_bytes=sum(map(len, filter(None, batch.values))),
-        bad=tuple(map(BadRecord, at, reasons, types)) if policy == "fail" else (),
-        skipped=tuple(at) if policy == "skip" else (),
+        bad=tuple(map(BadRecord, at, types, reasons)) if types else (),
         rows=rows,
         file=None,
         row_count=rows.num_rows,
@@ -276,7 +266,6 @@ def merge(segments: Sequence[Segment]) -> Segment:
         records=sum(segment.records for segment in segments),
         value_bytes=sum(segment.value_bytes for segment in segments),
         bad=tuple(entry for segment in segments for entry in segment.bad),
-        skipped=tuple(offset for segment in segments for offset in segment.skipped),
         rows=rows,
         file=None,
         row_count=rows.num_rows,

@@ -231,7 +231,8 @@ class Tails:
         if request.decoder.primary_key:
             seen, cached = rest.seen if rest is not None else (), slices.replaced_below
             self._newest.check(request, seen, cached, follower.settle, deadline)
-        return assemble(slices.slices, rest, request.decoder, request.columns, request.predicate)
+        spec = request.log_decoder
+        return assemble(slices.slices, rest, spec, request.columns, request.predicate)
 
     def _check(
         self, request: TailRead, follower: Follower, cached: CachedSlices, deadline: Deadline

@@ -28,7 +28,7 @@ from seamline.connectors.kafka.formats.schemas import NoRegistry, Schema
 from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import BAD_RECORD, SeamlineError
 from seamline.gateway.commands.tables import parse_fields
-from seamline.gateway.tail.assembly import first_bad
+from seamline.gateway.tail.assembly import first_bad, skipped_records
 from seamline.gateway.tail.segments import Slice, build
 from seamline.gateway.tail.source import RowSource
 from seamline.seam.binding import TopicBinding
@@ -201,10 +201,18 @@ def test_the_rows_are_those_of_all_records(
     predicate = data.draw(combined(LEAVES))
     spec = spec_of(format_, on_error)
     whole = Decoder(spec, Registry()).decode(batch_of(records))
-    part = Decoder(spec.narrowed(predicate), Registry()).decode(batch_of(records))
+    narrowed, batch = spec.narrowed(predicate), batch_of(records)
+    part = Decoder(narrowed, Registry()).decode(batch)
     assert selected(part.rows, predicate) == selected(whole.rows, predicate)
     assert len(part.rows) + part.skipped + part.of_other_types == len(records)
     assert whole.of_other_types == 0
+    cached = build(
+        RowSource("id", "read_committed", spec, 0),
+        Decoder(spec, Registry()),
+        batch,
+        OffsetRange(0, 0, len(records)),
+    )
+    assert skipped_records([Slice(cached, 0, len(records))], narrowed) == part.skipped
 
 
 @pytest.mark.parametrize("format_", RECORDS)
