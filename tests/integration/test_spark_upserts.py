@@ -9,7 +9,6 @@ as well. `test_spark_source.py` has a Spark read them.
 
 from __future__ import annotations
 
-import pickle
 import random
 from typing import Any
 
@@ -19,11 +18,11 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from support.captured import CapturedUsers
 from support.gateway import Gateway
 from support.live import canonical
+from support.source_parts import parts, read
 from support.stack import Stack
 from support.waiting import wait_until
 
 from seamline.connectors.spark import splits
-from seamline.connectors.spark.source import SeamlineDataSource
 from seamline.errors import (
     INVALID_ARGUMENT,
     LOG_TRIMMED,
@@ -42,23 +41,6 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splits, "SPLIT_OFFSETS", 5)
     monkeypatch.setattr(splits, "SPLIT_BYTES", 1)
     monkeypatch.setattr(splits, "_KEYS_SHARE", 0)
-
-
-def parts(gateway: Gateway, name: str, **options: str) -> list[Any]:
-    """What executors are given."""
-    source = SeamlineDataSource({"url": gateway.url, "table": name, **options})
-    return [pickle.loads(pickle.dumps(part)) for part in source.reader(None).partitions()]
-
-
-def read(gateway: Gateway, name: str, columns: str, **options: str) -> list[tuple[Any, ...]]:
-    """The rows of all parts."""
-    wanted = columns.split(", ")
-    return [
-        tuple(row[column] for column in wanted)
-        for part in parts(gateway, name, **options)
-        for rows in part.read()
-        for row in rows.to_pylist()
-    ]
 
 
 class History:

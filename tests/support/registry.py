@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import json
 import socket
 import threading
@@ -17,7 +18,12 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+import fastavro
 from confluent_kafka.schema_registry import SchemaRegistryClient
+from google.protobuf import message_factory
+
+from seamline.connectors.kafka.formats import protobuf_schema
+from seamline.connectors.kafka.formats.schemas import Schema
 
 
 class Registry:
@@ -207,6 +213,17 @@ def _handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
             """Nothing is logged."""
 
     return Handler
+
+
+def encoded(kind: str, text: str, body: dict[str, Any]) -> bytes:
+    """A record of a schema, or its message `Order`, without anything before it."""
+    if kind == "AVRO":
+        sink = io.BytesIO()
+        fastavro.schemaless_writer(sink, fastavro.parse_schema(json.loads(text)), body)
+        return sink.getvalue()
+    file = protobuf_schema.compiled(Schema(kind, text))
+    make = message_factory.GetMessageClass(file.message_types_by_name["Order"])
+    return bytes(make(**body).SerializeToString(deterministic=True))
 
 
 def registries() -> Iterator[Registry]:

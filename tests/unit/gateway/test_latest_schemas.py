@@ -10,27 +10,24 @@ tiered in this process. A registry that is asked afresh stands for the minute th
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pytest
-from google.protobuf import message_factory
 from pyiceberg.types import StringType
 from support.adopting import NAMESPACE, NEVER, TOPIC, Shop
 from support.gateway import Gateway, statement_rows
-from support.registry import Registry, registries
+from support.registry import Registry, encoded, registries
 
 from seamline.connectors.config import SchemaRegistryConfig
 from seamline.connectors.duckdb.tiering import LocalTierTable
-from seamline.connectors.kafka.formats import protobuf_schema
 from seamline.connectors.kafka.formats.framing import SchemaId
+from seamline.connectors.kafka.formats.infer_schema import KINDS
 from seamline.connectors.kafka.formats.own_schema import pinned
-from seamline.connectors.kafka.formats.schemas import Schema, SchemaRegistry
+from seamline.connectors.kafka.formats.schemas import SchemaRegistry
 from seamline.connectors.kafka.formats.writing import RecordWriter
 from seamline.errors import SeamlineError
 from seamline.gateway.commands.tables import parse_fields
@@ -63,17 +60,6 @@ SUBJECTS = {"protobuf": "of-orders", "avro": f"{TOPIC}-value"}
 POSITIONS = pa.struct([("partition", pa.int32()), ("offset", pa.int64())])
 
 
-def encoded(format_: str, text: str, record: dict[str, Any]) -> bytes:
-    """A value, without anything before it."""
-    if format_ == "avro":
-        sink = io.BytesIO()
-        fastavro.schemaless_writer(sink, fastavro.parse_schema(json.loads(text)), record)
-        return sink.getvalue()
-    file = protobuf_schema.compiled(Schema("PROTOBUF", text))
-    order = message_factory.GetMessageClass(file.message_types_by_name["Order"])
-    return bytes(order(**record).SerializeToString())
-
-
 class Orders(Shop):
     """A shop whose records name no schema."""
 
@@ -91,12 +77,11 @@ class Orders(Shop):
 
     def register(self, text: str) -> int:
         """Adds a version of the schema."""
-        kind = {"avro": "AVRO", "protobuf": "PROTOBUF"}[self.format]
-        return self._registry.register(SUBJECTS[self.format], text, kind)
+        return self._registry.register(SUBJECTS[self.format], text, KINDS[self.format])
 
     def put(self, text: str, **record: Any) -> None:
         """Appends a record of a version."""
-        offset = self.log.produce(TOPIC, 0, encoded(self.format, text, record))
+        offset = self.log.produce(TOPIC, 0, encoded(KINDS[self.format], text, record))
         self.records[0, offset] = record
 
 
@@ -241,7 +226,7 @@ def test_a_version_is_pinned_in_the_text_of_the_encoding(registry: Registry) -> 
         pinned(TopicBinding("c", "u", "avro", value_schema="latest"), schemas)
 
 
-def id_of(newest: tuple[SchemaId, Schema] | None) -> SchemaId | None:
+def id_of(newest: tuple[SchemaId, object] | None) -> SchemaId | None:
     return None if newest is None else newest[0]
 
 
@@ -263,13 +248,12 @@ def test_the_newest_version_is_asked_for_when_it_is_old(registry: Registry) -> N
 @pytest.mark.parametrize("format_", CASES)
 def test_insert_writes_the_newest_version(registry: Registry, format_: str) -> None:
     declared, text, later = CASES[format_]
-    kind = {"avro": "AVRO", "protobuf": "PROTOBUF"}[format_]
     for version in (text, later):
-        registry.register(SUBJECTS[format_], version, kind)
+        registry.register(SUBJECTS[format_], version, KINDS[format_])
     schemas = SchemaRegistry(SchemaRegistryConfig(url=registry.url))
     binding = TopicBinding("c", TOPIC, format_, value_schema=declared)
     fields = parse_fields("id bigint, note varchar, more varchar")
     row = {"id": 1, "note": "n", "more": "m"}
     writer = RecordWriter(pinned(binding, schemas), fields, key_bytes, schemas)
     (record,) = writer.records(pa.Table.from_pylist([row]))
-    assert record.value == encoded(format_, later, row)
+    assert record.value == encoded(KINDS[format_], later, row)
