@@ -18,7 +18,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from google.protobuf import message_factory
+from google.protobuf import json_format, message_factory
 from support.clients import refused, rows
 from support.gateway import Gateway, statement_rows
 from support.registered import Registered, registered_stack
@@ -576,6 +576,102 @@ def test_a_registry_that_hangs_holds_nobody_up(
         application.stop()
         pipeline.join(60)
         gateway.close()
+
+
+PLACE = {
+    "type": "record",
+    "name": "Place",
+    "fields": [
+        {"name": "at", "type": ["null", {"type": "array", "items": "double"}]},
+        {"name": "on", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "raw", "type": "bytes"},
+    ],
+}
+SEVERAL = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "doc", "type": ["null", "string", "long", PLACE]},
+    ],
+}
+LEAP_DAY = datetime.date(2024, 2, 29)
+OF_AVRO: list[tuple[Any, Any]] = [
+    ("5", "5"),
+    (2**53 + 1, 2**53 + 1),
+    (
+        {"at": [0.5, -1.0], "on": LEAP_DAY, "raw": b"\xff"},
+        {"at": [0.5, -1.0], "on": "2024-02-29", "raw": "/w=="},
+    ),
+    ({"at": None, "on": LEAP_DAY, "raw": b""}, {"at": None, "on": "2024-02-29", "raw": ""}),
+    (None, None),
+]
+"""What a record has, and what its JSON means."""
+MESSAGES = """
+syntax = "proto3"; package shop;
+import "google/protobuf/any.proto"; import "google/protobuf/struct.proto";
+import "google/protobuf/timestamp.proto";
+message R { int32 id = 1; Doc doc = 2; }
+message Doc { google.protobuf.Any any = 1; google.protobuf.Struct s = 2; repeated E e = 3;
+  map<string, Doc> inner = 4; optional google.protobuf.Timestamp at = 5; bytes raw = 6; }
+enum E { A = 0; B = 1; }
+"""
+OF_PROTOBUF: list[dict[str, Any]] = [
+    {"any": {"@type": "x/shop.R", "id": 7}, "e": ["B", "A"], "raw": "/w=="},
+    {"s": {"k": [1.5, None]}, "inner": {"k": {"at": "2024-02-29T01:02:03.500Z"}}},
+    {},
+]
+
+
+@pytest.mark.prove
+@pytest.mark.usefixtures("tier_engine")
+def test_json_of_avro(registered: Registered, name: str) -> None:
+    serializer = AvroSerializer(registered.registry.client, json.dumps(SEVERAL))
+    context = SerializationContext(name, MessageField.VALUE)
+    bodies = [{"id": i, "doc": doc} for i, (doc, _) in enumerate(OF_AVRO)]
+    rows_ = json_everywhere(registered, name, "avro", [serializer(b, context) for b in bodies])
+    for (id_, doc, body), (_, means) in zip(rows_, OF_AVRO, strict=True):
+        assert (doc is None) == (means is None)
+        assert json.loads(doc or "null") == means
+        assert json.loads(body) == {"id": id_, "doc": means}
+
+
+@pytest.mark.prove
+@pytest.mark.usefixtures("tier_engine")
+def test_json_of_protobuf(registered: Registered, name: str) -> None:
+    file = protobuf_schema.compiled(Schema("PROTOBUF", MESSAGES))
+    make = message_factory.GetMessageClass(file.message_types_by_name["R"])
+    made = [
+        json_format.ParseDict({"id": i, "doc": doc}, make(), descriptor_pool=file.pool)
+        for i, doc in enumerate(OF_PROTOBUF)
+    ]
+    made.append(make(id=len(made)))
+    settings = {"use.deprecated.format": False, "skip.known.types": True}
+    serializer = ProtobufSerializer(make, registered.registry.client, settings)
+    context = SerializationContext(name, MessageField.VALUE)
+    rows_ = json_everywhere(registered, name, "protobuf", [serializer(m, context) for m in made])
+    for (id_, doc, body), message in zip(rows_, made, strict=True):
+        assert (doc is None) == (not message.HasField("doc"))
+        for text in (body, f'{{"id": {id_}, "doc": {doc or "null"}}}'):
+            assert json_format.Parse(text, make(), descriptor_pool=file.pool) == message
+
+
+def json_everywhere(
+    registered: Registered, name: str, format_: str, values: list[bytes | None]
+) -> list[tuple[Any, ...]]:
+    """The id, a field of type json and the whole value as json, of each value."""
+    stack, gateway = registered.stack, registered.gateway
+    stack.create_topic(name, 1)
+    gateway.rows(
+        f"CREATE TABLE {name} (id bigint, doc json, body json) WITH (topic = '{name}'"
+        f", format = '{format_}', columns_from = ARRAY['body = value'])"
+    )
+    stack.produce(name, values)
+    rows_ = read_everywhere(stack, gateway, name, "id, doc, body")
+    for engine in ("duckdb", "spark"):
+        sql = f"SELECT json_extract_scalar(body, '$.id') FROM {name} WHERE doc IS NULL"
+        assert gateway.rows(sql, engine) == [(str(len(values) - 1),)]
+    return rows_
 
 
 UNION = """
