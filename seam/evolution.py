@@ -418,6 +418,8 @@ def _of_type(path: Path, column: Type, member: Type, rules: _Rules) -> Iterator[
             row = member.as_row(column) if isinstance(column, Row) else None
             if isinstance(column, Row) and row is not None:
                 yield from _of_row(path, column.fields, row, rules)
+        case Row(fields), _ if _is_of_several(fields, member, rules.encoding):
+            yield from _of_row(path, fields, Row((_json_field(member),)), rules)
         case Row(fields), _ if _is_one_of(fields, member, rules.encoding):
             return
         case Row(fields), Row():
@@ -430,6 +432,35 @@ def _of_type(path: Path, column: Type, member: Type, rules: _Rules) -> Iterator[
             wider = _wider(path, column, member, rules.encoding)
             if wider is not None:
                 yield WidenColumn(path, column, wider)
+
+
+JSON_TYPES = frozenset({"boolean", "number", "string", "array", "object"})
+"""The types of JSON values, but for null."""
+
+
+def has_json_types(fields: Sequence[Field]) -> bool:
+    """Whether a row has a field for each of several types of JSON values, and no others."""
+    return len(fields) > 1 and JSON_TYPES.issuperset(field.name for field in fields)
+
+
+def _is_of_several(fields: Sequence[Field], member: Type, encoding: Encoding) -> bool:
+    """Whether a row has a field for each type of JSON values, and a schema states one type."""
+    is_spelt = "several_types" in dict(encoding.options).get("spellings", "").split(",")
+    return is_spelt and has_json_types(fields) and not isinstance(member, Unsupported)
+
+
+def _json_field(member: Type) -> Field:
+    """Returns the field that such a row has for values of a type."""
+    match member:
+        case types.BOOLEAN:
+            return Field("boolean", member)
+        case Array():
+            return Field("array", member)
+        case Row() | Map():
+            return Field("object", member)
+        case _ if is_numeric(member):
+            return Field("number", member)
+    return Field("string", types.VARCHAR)
 
 
 _UNNAMED = frozenset(

@@ -281,6 +281,39 @@ def test_other_formats_follow_their_schemas(
 
 
 @pytest.mark.soak
+def test_values_of_several_types_of_json_follow_their_schemas(
+    registered: Registered, name: str
+) -> None:
+    stack, gateway, registry = registered.stack, registered.gateway, registered.registry
+    several = {"oneOf": [LARGE, TEXT, objects(x=LARGE)]}
+    schemas = [several, LARGE, TEXT, objects(x=LARGE, y=TEXT), {"type": "boolean"}]
+    values: list[Any] = [{"x": 1}, 5, "a", {"y": "b"}, True]
+    stack.create_topic(name, 1)
+    stack.create_table(
+        name,
+        "id bigint, u row(number bigint, string varchar, object row(x bigint))",
+        format="json_schema",
+        spellings=("several_types",),
+        evolution="auto",
+    )
+    for id_, (schema, value) in enumerate(zip(schemas, values, strict=True)):
+        text = json.dumps(objects(id=LARGE, u=schema))
+        stack.produce(name, [described(registry, name, text, {"id": id_, "u": value})])
+        if id_ == 2:
+            assert len(both(gateway, f"SELECT u FROM {name}")) == 3
+            assert outcomes(stack, name) == ["rows"]
+    assert set(outcomes(stack, name)) == {"evolved", "rows"}
+    nothing = {"number": None, "string": None, "object": None, "boolean": None}
+    assert both(gateway, f"SELECT id, u FROM {name} ORDER BY id") == [
+        (0, {**nothing, "object": {"x": 1, "y": None}}),
+        (1, {**nothing, "number": 5}),
+        (2, {**nothing, "string": "a"}),
+        (3, {**nothing, "object": {"x": None, "y": "b"}}),
+        (4, {**nothing, "boolean": True}),
+    ]
+
+
+@pytest.mark.soak
 def test_what_no_column_can_become_stops_its_table_alone(registered: Registered, name: str) -> None:
     stack, gateway, registry = registered.stack, registered.gateway, registered.registry
     stack.create_topic(name, 1)

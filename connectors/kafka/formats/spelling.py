@@ -14,6 +14,7 @@ import re
 from typing import Any
 
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
+from seamline.seam.evolution import has_json_types
 from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Map, Row, Type
 
@@ -79,10 +80,6 @@ _INFINITE_DAYS: dict[str | int, int] = {
     -2_147_472_691: DAYS_MIN,
 }
 """PostgreSQL's own numbers, then Debezium's; its earlier versions have a negative `infinity`."""
-
-
-JSON_TYPES = frozenset({"boolean", "number", "string", "array", "object"})
-"""The types of JSON values, but for null."""
 
 
 def json_type(value: Any, numbers: type[str]) -> str:
@@ -204,8 +201,7 @@ class Spelling:
 
     def is_of_several(self, type_: Row) -> bool:
         """Whether a row has a field for each of several types of JSON values."""
-        names = [field.name for field in type_.fields]
-        return self.several_types and len(names) > 1 and JSON_TYPES.issuperset(names)
+        return self.several_types and has_json_types(type_.fields)
 
     def respelt(self, value: Any, type_: Type, numbers: type[str] = str) -> Any:
         """Returns a JSON value as it would be written without options.

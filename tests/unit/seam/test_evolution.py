@@ -13,7 +13,13 @@ import pytest
 from seamline.errors import SeamlineError
 from seamline.gateway.commands.tables import parse_fields
 from seamline.seam.encoding import Encoding, parse_sources
-from seamline.seam.evolution import Alternatives, Change, Watch, changes, dropped_columns
+from seamline.seam.evolution import (
+    Alternatives,
+    Change,
+    Watch,
+    changes,
+    dropped_columns,
+)
 from seamline.seam.table import TableSchema, TableState
 from seamline.sql.columns import METADATA_FIELDS
 from seamline.sql.types import BIGINT, VARCHAR, Array, Field, Row, Unsupported
@@ -214,3 +220,30 @@ def test_records_from_before_a_union_fit_its_row() -> None:
     columns = parse_fields("u row(string varchar, long bigint, Order row(id bigint))")
     for type_ in ("varchar", "bigint", "row(id bigint)"):
         assert not changes(columns, Row(parse_fields(f"u {type_}")))
+
+
+@pytest.mark.parametrize(
+    ("column", "type_", "expected"),
+    [
+        ("number bigint, object row(x bigint)", "integer", []),
+        ("number bigint, string varchar", "uuid", []),
+        ("number bigint, string varchar", "date", []),
+        ("number integer, string varchar", "bigint", ["u.number integer becomes bigint"]),
+        ("number bigint, string varchar", "boolean", ["u.boolean boolean is new"]),
+        ("number bigint, object row(x bigint)", "row(y date)", ["u.object.y date is new"]),
+        ("number bigint, array array(row(x integer))", "array(row(x bigint))",
+         ["u.array.element.x integer becomes bigint"]),
+        ("number bigint, object map(varchar, bigint)", "map(varchar, integer)", []),
+    ],
+)  # fmt: skip
+def test_a_row_with_a_field_per_type_of_json_takes_a_schema_with_one_of_them(
+    column: str, type_: str, expected: list[str]
+) -> None:
+    spelt = Encoding("json_schema", options=(("spellings", "json_text,several_types"),))
+    assert said(f"u row({column})", f"u {type_}", encoding=spelt) == expected
+
+
+def test_a_number_that_its_field_of_several_types_cannot_hold() -> None:
+    spelt = Encoding("json_schema", options=(("spellings", "several_types"),))
+    with pytest.raises(SeamlineError, match=r"u\.number: its type is bigint, .* of type double"):
+        said("u row(number bigint, string varchar)", "u double", encoding=spelt)
