@@ -160,6 +160,17 @@ class Alternatives(Type):
         return Row(tuple(Field(name, t) for name, t in zip(names, self.types, strict=True)))
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Packed(Type):
+    """The type of a `google.protobuf.Any`, which a row with a field per message holds as it is.
+
+    Attributes:
+        plain: The row of its own fields, which a new column gets.
+    """
+
+    plain: Row
+
+
 Change: TypeAlias = AddColumn | WidenColumn | RenameColumn | KnowColumn
 
 
@@ -394,6 +405,8 @@ def _storable(path: Path, type_: Type) -> Type | None:
             return None
         case Alternatives():
             return _storable(path, type_.named(type_.namings[0]))
+        case Packed(plain):
+            return plain
         case types.Time():
             raise _incompatible(path, "Spark cannot write Iceberg's type time")
         case Row(fields):
@@ -418,6 +431,9 @@ def _of_type(path: Path, column: Type, member: Type, rules: _Rules) -> Iterator[
             row = member.as_row(column) if isinstance(column, Row) else None
             if isinstance(column, Row) and row is not None:
                 yield from _of_row(path, column.fields, row, rules)
+        case _, Packed(plain):
+            if not isinstance(column, Row):
+                yield from _of_type(path, column, plain, rules)
         case Row(fields), _ if _is_of_several(fields, member, rules.encoding):
             yield from _of_row(path, fields, Row((_json_field(member),)), rules)
         case Row(fields), _ if _is_one_of(fields, member, rules.encoding):

@@ -20,12 +20,14 @@ from hypothesis import strategies as st
 from support.damaged import damaged
 from support.examples import examples
 
-from seamline.connectors.kafka.formats import confluent, protobuf_schema, trees
+from seamline.connectors.kafka.formats import confluent, infer_schema, protobuf_schema, trees
+from seamline.connectors.kafka.formats.parts import Setting
 from seamline.connectors.kafka.formats.protobuf_values import ProtobufValues
-from seamline.connectors.kafka.formats.schemas import Schema
+from seamline.connectors.kafka.formats.schemas import NoRegistry, Schema
 from seamline.connectors.kafka.formats.spelling import Spelling
 from seamline.connectors.kafka.formats.tree_decoder import TreeDecoder
 from seamline.gateway.commands.tables import parse_fields
+from seamline.seam.evolution import changes
 from seamline.sql.types import Field
 
 TEXT = """
@@ -526,6 +528,65 @@ def test_what_an_any_holds_is_json_or_a_row_with_a_field_per_type() -> None:
             assert held == {"Order": {"id": content.get("id", 0), "more": raw}}
         else:
             assert held == wanted.get(label, {})
+
+
+LINE = CONTENTS[1]["more"]
+ORDER_TYPE = (
+    "row(id integer, tags array(varchar), total double, e varchar, more {}, l row(raw varbinary))"
+)
+
+
+@pytest.mark.parametrize(
+    ("contents", "type_"),
+    [
+        ([CONTENTS[0], {}], f'row("@type" varchar, "Order" {ORDER_TYPE.format("json")})'),
+        (
+            [CONTENTS[1], CONTENTS[2]],
+            'row("@type" varchar, "Empty" boolean, "Order" '
+            + ORDER_TYPE.format('row("@type" varchar, "Line" row(raw varbinary))')
+            + ")",
+        ),
+        (
+            CONTENTS[3:5],
+            'row("@type" varchar, "StringValue" varchar, "Timestamp" timestamp(6) with time zone)',
+        ),
+        ([CONTENTS[6]], 'row("@type" varchar, "Any" row("@type" varchar, "Empty" boolean))'),
+        ([CONTENTS[0], {"@type": "x/other.Type"}], "json"),
+        ([{}], "json"),
+        ([], "json"),
+    ],
+)
+def test_what_sampled_anys_hold_is_inferred(contents: list[Any], type_: str) -> None:
+    schema = Schema("PROTOBUF", ANY)
+    file = protobuf_schema.compiled(schema)
+    make = message_factory.GetMessageClass(file.message_types_by_name["R"])
+    values = []
+    for content in contents:
+        if content.get("@type") == "x/other.Type":
+            message = make()
+            message.c.type_url = "x/other.Type"
+        else:
+            message = json_format.ParseDict({"c": content}, make(), descriptor_pool=file.pool)
+        values.append(message.SerializeToString())
+    sample: Any = [*values, None, b"\xff"]
+    setting = Setting("value", NoRegistry(), ANY)
+    columns = infer_schema.find(setting, "protobuf", "t", sample, ()).columns
+    assert columns == parse_fields(f"c {type_}, many array(json)")
+
+    message_tree = protobuf_schema.tree_of(make.DESCRIPTOR)
+    protobuf_schema.add_packed(message_tree, file)
+    assert changes(columns, trees.record_of(message_tree)) == (), (
+        "no schema adds to what holds an Any"
+    )
+    (array, _), bad = ProtobufValues(schema, columns, whole=False).decode(values)
+    assert bad == {}
+    for content, value in zip(contents, array.to_pylist(), strict=True):
+        name = content.get("@type", "").rpartition("/")[2]
+        if type_ == "json":
+            assert json.loads(value).get("@type") == content.get("@type")
+        else:
+            filled = {label for label, held in value.items() if held not in (None, "")}
+            assert filled == ({"@type", name.rpartition(".")[2]} if name else set())
 
 
 def test_an_any_of_another_type_keeps_its_bytes_and_a_broken_one_is_bad() -> None:

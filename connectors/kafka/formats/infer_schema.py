@@ -136,7 +136,8 @@ def find(setting: Setting, format_: str, topic: str, parts: Parts, headers: AllH
 def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHeaders) -> Found:
     own_of_all = own_schema(setting, kind)
     if own_of_all is not None:
-        return Found(_tree_of(own_of_all), f"the table's own schema of {setting.part}s")
+        own_parts = [part for part in parts if part is not None]
+        return Found(_tree_of(own_of_all, own_parts), f"the table's own schema of {setting.part}s")
     subject = f"{topic}-{setting.part}"
     named = list(_named(setting, parts, headers))
     ids = collections.Counter(schema_id for schema_id, _ in named)
@@ -217,11 +218,9 @@ def _schema_node(
     from seamline.connectors.kafka.formats import protobuf_schema
 
     file = protobuf_schema.compiled(schema)
-    branches = []
-    for message in {m.full_name: m for m in _messages(setting, file, payloads)}.values():
-        node = protobuf_schema.tree_of(message)
-        protobuf_schema.add_former_names(node, message, earlier())
-        branches.append(node)
+    messages = _messages(setting, file, payloads)
+    distinct = {message.full_name: message for message, _ in messages}
+    branches = [_message_tree(file, m, messages, earlier) for m in distinct.values()]
     return Node("union", branches=branches)
 
 
@@ -249,13 +248,13 @@ def _names_of(
         from seamline.connectors.kafka.formats import protobuf_schema
 
         messages = _messages(setting, protobuf_schema.compiled(schema), payloads)
-        return collections.Counter(message.full_name for message in messages)
+        return collections.Counter(message.full_name for message, _ in messages)
     except ValueError:
         return {}
 
 
-def _tree_of(own: OwnSchema) -> Node:
-    """Returns the tree of the schema that all parts have."""
+def _tree_of(own: OwnSchema, parts: Sequence[bytes] = ()) -> Node:
+    """Returns the tree of the schema that all parts have, of which some are a sample."""
     if own.schema.kind == "AVRO":
         from seamline.connectors.kafka.formats import avro_schema
 
@@ -264,8 +263,23 @@ def _tree_of(own: OwnSchema) -> Node:
 
     file = protobuf_schema.compiled(own.schema)
     message = protobuf_schema.message_at(file, protobuf_schema.path_to(file, own.message))
+    return _message_tree(file, message, [(message, part) for part in parts], own.earlier)
+
+
+def _message_tree(
+    file: FileDescriptor,
+    message: Descriptor,
+    samples: Sequence[tuple[Descriptor, bytes]],
+    earlier: Earlier,
+) -> Node:
+    """Returns the tree of a message, with what samples of it have in each `Any`."""
+    from seamline.connectors.kafka.formats import protobuf_schema
+
     node = protobuf_schema.tree_of(message)
-    protobuf_schema.add_former_names(node, message, own.earlier())
+    protobuf_schema.add_former_names(node, message, earlier())
+    protobuf_schema.add_packed(node, file)
+    own = (value for sampled, value in samples if sampled.full_name == message.full_name)
+    protobuf_schema.add_samples(node, message, own)
     return node
 
 
@@ -284,17 +298,15 @@ def _tree(
     messages = _messages(setting, file, payloads)
     if payloads and not messages:
         raise ValueError("no sampled record names a message of the schema")
-    with_fields = [found for found in messages if found.fields] or messages
+    with_fields = [m for m, _ in messages if m.fields] or [m for m, _ in messages]
     message = with_fields[-1] if with_fields else protobuf_schema.message_at(file, (0,))
-    node = protobuf_schema.tree_of(message)
-    protobuf_schema.add_former_names(node, message, earlier())
-    return node
+    return _message_tree(file, message, messages, earlier)
 
 
 def _messages(
     setting: Setting, file: FileDescriptor, payloads: Sequence[bytes]
-) -> list[Descriptor]:
-    """Returns the messages that payloads name, in their order; skips payloads that name none."""
+) -> list[tuple[Descriptor, bytes]]:
+    """Returns the messages that payloads name, each with its value; skips what names none."""
     from seamline.connectors.kafka.formats import protobuf_schema
 
     framing = setting.schemas.framing
@@ -302,7 +314,7 @@ def _messages(
     listed = []
     for payload in payloads:
         try:
-            indexes, _ = framing.message_path(payload, file)
+            indexes, start = framing.message_path(payload, file)
         except ValueError:
             continue
         if indexes not in by_indexes:
@@ -310,5 +322,7 @@ def _messages(
                 by_indexes[indexes] = protobuf_schema.message_at(file, indexes)
             except ValueError:
                 by_indexes[indexes] = None
-        listed.append(by_indexes[indexes])
-    return [message for message in listed if message is not None]
+        message = by_indexes[indexes]
+        if message is not None:
+            listed.append((message, payload[start:]))
+    return listed

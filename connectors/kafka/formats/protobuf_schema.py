@@ -13,10 +13,10 @@ import pathlib
 import re
 import tempfile
 import threading
-from collections.abc import Iterator, MutableSequence, Sequence
+from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.message import DecodeError
 from grpc_tools import protoc
@@ -213,6 +213,8 @@ WRAPPERS = frozenset(
 JSON_MESSAGES = frozenset(_WELL_KNOWN + name for name in ("Struct", "Value", "ListValue"))
 TIMESTAMP = f"{_WELL_KNOWN}Timestamp"
 ANY = f"{_WELL_KNOWN}Any"
+PACKED_DEPTH_MAX = 50
+"""An `Any` nested deeper makes a bad record: Protobuf's parser counts only the levels in each."""
 
 
 def tree_of(message: Descriptor, known: dict[str, Node] | None = None) -> Node:
@@ -227,7 +229,7 @@ def tree_of(message: Descriptor, known: dict[str, Node] | None = None) -> Node:
         return node
     if name in JSON_MESSAGES:
         return Node("string", "json", name)
-    if name not in known:
+    if name not in known or name == ANY:  # each field of that type may hold others
         node = known[name] = Node("record", name=name, attributes=dict(message.fields_by_name))
         for field in message.fields:
             node.members[field.name] = _member(field, known)
@@ -246,8 +248,47 @@ def add_packed(root: Node, file: FileDescriptor) -> None:
     if anys:
         known: dict[str, Node] = {}
         packed = {m.full_name: tree_of(m, known) for m in _messages(file, set())}
-        for node in (*anys, known[ANY]):
+        inner = [n for tree in packed.values() for n in every(tree) if n.name == ANY]
+        for node in {*anys, *inner}:
             node.packed = packed
+
+
+def add_samples(root: Node, message: Descriptor, values: Iterable[bytes]) -> None:
+    """Adds to each `Any` in a tree what sampled messages have in it; skips what is no message.
+
+    Args:
+        root: The tree, with what each `Any` may hold.
+        message: The message.
+        values: The samples.
+    """
+    if all(node.name != ANY for node in every(root)):
+        return
+    for value in values:
+        _add_sample(root, message, value, 0)
+
+
+def _add_sample(root: Node, message: Descriptor, value: bytes, depth: int) -> None:
+    try:
+        content = message_factory.GetMessageClass(message).FromString(value)
+    except DecodeError:
+        return
+    left: list[tuple[Any, Node]] = [(content, root)]
+    while left:
+        content, node = left.pop()
+        node = node.only or node
+        if node.kind in ("array", "map"):
+            assert node.inner is not None
+            items = content.values() if node.kind == "map" else content
+            left += [(item, node.inner) for item in items]
+        elif node.name == ANY and (content.type_url or content.value):
+            name = content.type_url.rpartition("/")[2]
+            node.sampled.add(name)
+            if name in node.packed and depth < PACKED_DEPTH_MAX:
+                inner = message.file.pool.FindMessageTypeByName(name)
+                _add_sample(node.packed[name], inner, content.value, depth + 1)
+        elif node.kind == "record":
+            fields = ((node.members.get(field.name), item) for field, item in content.ListFields())
+            left += [(item, member) for member, item in fields if member is not None]
 
 
 def _messages(file: FileDescriptor, met: set[str]) -> Iterator[Descriptor]:

@@ -342,18 +342,14 @@ class _Fields:
         if node is None:
             return name, None
         path = f"{self._path}.{name.rpartition('.')[2]}".lstrip(".")
-        if path.count(".") > _PACKED_DEPTH_MAX:
-            raise ValueError(f"nested deeper than {_PACKED_DEPTH_MAX} levels, in Any")
+        if path.count(".") > schemas.PACKED_DEPTH_MAX:
+            raise ValueError(f"nested deeper than {schemas.PACKED_DEPTH_MAX} levels, in Any")
         inner = self._message.DESCRIPTOR.file.pool.FindMessageTypeByName(name)
         try:
             content = _parsed(message_factory.GetMessageClass(inner), self._message.value)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
         return name, _raw(content, node, path)
-
-
-_PACKED_DEPTH_MAX = 50
-"""An `Any` nested deeper makes a bad record: Protobuf's parser counts only the levels in each."""
 
 
 def _raw(value: Any, node: Node, path: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from seamline.connectors.kafka.formats.spelling import PLAIN, Spelling
 from seamline.seam.encoding import TYPE_NAME
-from seamline.seam.evolution import Alternatives, matched
+from seamline.seam.evolution import Alternatives, Packed, matched
 from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Unsupported
 
@@ -33,6 +33,7 @@ class Node:
             they are then left out.
         spelling: Which ways of writing its values are accepted.
         packed: The messages that a `google.protobuf.Any` may hold, by full name.
+        sampled: The full names of what sampled records have in it.
     """
 
     kind: str
@@ -46,6 +47,7 @@ class Node:
     defaults: dict[str, Any] = dataclasses.field(default_factory=dict)
     spelling: Spelling = PLAIN
     packed: dict[str, Node] = dataclasses.field(default_factory=dict)
+    sampled: set[str] = dataclasses.field(default_factory=set)
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
@@ -365,6 +367,8 @@ def _own_type(node: Node, inside: tuple[Node, ...]) -> Type | None:
             if inner is None:
                 return None
             return Array(inner) if node.kind == "array" else Map(types.VARCHAR, inner)
+        case "record" if node.packed:
+            return _packed_type(node, inside)
         case "record":
             fields = columns_of(node, inside)
             return Row(fields) if fields else None
@@ -374,6 +378,29 @@ def _own_type(node: Node, inside: tuple[Node, ...]) -> Type | None:
             return Decimal(precision, int(node.attributes.get("scale", 0)))
         return types.VARBINARY
     return _LOGICAL.get(node.logical) or _PLAIN.get(node.kind)
+
+
+def _packed_type(node: Node, inside: tuple[Node, ...]) -> Type:
+    """Returns a row with a field per message that samples have in an `Any`; json if none holds all.
+
+    A message without fields is true where it is present.
+    """
+    by_name: dict[str, str] = {}
+    for label, name in packed_names(node).items():  # those without a package come first
+        if label not in node.members:
+            by_name.setdefault(name, label)
+    fields = [Field(TYPE_NAME, types.VARCHAR)]
+    for name in sorted(node.sampled):
+        if name not in by_name:
+            return types.JSON  # the schema lacks it, or it is called like a field of `Any`
+        message = node.packed[name]
+        is_empty = message.kind == "record" and not message.members
+        type_ = types.BOOLEAN if is_empty else type_of(message, inside)
+        if type_ is None:
+            return types.JSON
+        fields.append(Field(by_name[name], type_))
+    is_row = 1 < len(fields) == len({field.name.lower() for field in fields})
+    return Row(tuple(fields)) if is_row else types.JSON
 
 
 def _alternative_columns(node: Node, inside: tuple[Node, ...]) -> tuple[Field, ...]:
@@ -415,6 +442,8 @@ def _whole(node: Node, inside: tuple[Node, ...]) -> Type:
             if isinstance(inner, Unsupported):
                 return inner
             return Array(inner) if node.kind == "array" else Map(types.VARCHAR, inner)
+        case "record" if node.packed:
+            return Packed(Row(tuple(Field(n, _whole(m, inside)) for n, m in node.members.items())))
         case "record" if node.members:
             members = ((name, _whole(member, inside)) for name, member in node.members.items())
             return Row(

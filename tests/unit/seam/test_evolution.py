@@ -16,6 +16,7 @@ from seamline.seam.encoding import Encoding, parse_sources
 from seamline.seam.evolution import (
     Alternatives,
     Change,
+    Packed,
     Watch,
     changes,
     dropped_columns,
@@ -247,3 +248,13 @@ def test_a_number_that_its_field_of_several_types_cannot_hold() -> None:
     spelt = Encoding("json_schema", options=(("spellings", "several_types"),))
     with pytest.raises(SeamlineError, match=r"u\.number: its type is bigint, .* of type double"):
         said("u row(number bigint, string varchar)", "u double", encoding=spelt)
+
+
+def test_a_row_of_messages_stays_and_a_new_any_is_a_row_of_its_own_fields() -> None:
+    plain = Row(parse_fields("type_url varchar, value varbinary"))
+    record = Row((Field("c", Packed(plain)),))
+    for type_ in ('row("@type" varchar, "Order" row(id bigint))', "json", str(plain)):
+        assert changes(parse_fields(f"c {type_}"), record) == ()
+    assert list(map(str, changes((), record))) == [f"c {plain} is new"]
+    with pytest.raises(SeamlineError, match="c: its type is bigint"):
+        changes(parse_fields("c bigint"), record)
