@@ -36,6 +36,7 @@ _AGE_MAX_S = 600.0
 """An older session is not used again: its catalogs have secrets that may have changed."""
 _KERNELS_MAX = 100
 """A session that has learned more is not used again: statements may define their own kernels."""
+_ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 _IMPORTING = threading.Lock()
 """PySpark's modules import each other: a second thread could get a half-imported one."""
 
@@ -221,19 +222,73 @@ def open_session(url: str, attempts: int = PATIENT) -> Any:
     return session
 
 
-@contextlib.contextmanager
-def session_apart(session: Any) -> Iterator[Any]:
-    """Yields a session with its own settings and names, on the server or in the JVM of another."""
+class SessionsApart:
+    """Sessions beside another, each with its own settings and names. Safe to share.
+
+    Each of them has its own connection to every catalog, whose token Iceberg renews until it is
+    closed. So they are used again, and closed at the end.
+
+    Args:
+        session: The other session, whose server or JVM they are in.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._lock = threading.Lock()
+        self._idle: list[Any] = []
+        self._is_closed = False
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[Any]:
+        """Yields a session that nothing else uses; it is not used again after an error."""
+        with self._lock:
+            session = self._idle.pop() if self._idle else None
+        session = session or self._opened()
+        try:
+            yield session
+        except BaseException:
+            _release(session)
+            raise
+        with self._lock:
+            if not self._is_closed:
+                self._idle.append(session)
+                return
+        _release(session)
+
+    def close(self) -> None:
+        """Releases idle sessions, and the others once nothing uses them."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for session in idle:
+            _release(session)
+
+    def _opened(self) -> Any:
+        if _is_remote(self._session):
+            return open_session(self._session.client.seamline_url)
+        return self._session.newSession()
+
+
+def _release(session: Any) -> None:
+    """Releases a session; closes the catalogs of one in our JVM, which Spark never does itself."""
+    if _is_remote(session):
+        let_go(session)
+        return
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway  # noqa: SLF001 - PySpark has no name for catalogs
+    with contextlib.suppress(Exception):  # the JVM may be gone, and with it what is to be closed
+        manager = session._jsparkSession.sessionState().catalogManager()  # noqa: SLF001
+        names = manager.listCatalogs(gateway.jvm.scala.Option.empty())
+        for catalog in [manager.catalog(names.apply(index)) for index in range(names.size())]:
+            if catalog.getClass().getName() == _ICEBERG_CATALOG:
+                catalog.icebergCatalog().close()
+
+
+def _is_remote(session: Any) -> bool:
     from pyspark.sql import SparkSession
 
-    if isinstance(session, SparkSession):
-        yield session.newSession()
-        return
-    apart = open_session(session.client.seamline_url)
-    try:
-        yield apart
-    finally:
-        let_go(apart)
+    return not isinstance(session, SparkSession)
 
 
 def let_go(session: Any, *, is_interrupted: bool = False) -> None:
@@ -278,7 +333,7 @@ def functions_for(session: Any) -> Any:
 
     `pyspark.sql.functions` decides by the process's environment, which these sessions leave alone.
     """
-    from pyspark.sql import SparkSession, functions
+    from pyspark.sql import functions
     from pyspark.sql.connect import functions as connect_functions
 
-    return functions if isinstance(session, SparkSession) else connect_functions
+    return connect_functions if _is_remote(session) else functions

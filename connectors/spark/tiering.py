@@ -35,7 +35,7 @@ from seamline.connectors.iceberg.transforms import path_to
 from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.merging import merge
-from seamline.connectors.spark.sessions import functions_for, session_apart
+from seamline.connectors.spark.sessions import SessionsApart, functions_for
 from seamline.connectors.spark.tail import decoded_tail, has_odd_time
 from seamline.errors import (
     CATALOG_ACCESS_DENIED,
@@ -75,6 +75,7 @@ class SparkTierTable(IcebergTierTable):
         on_refusal: Called when the catalog refuses the session's token. Iceberg in Java stops
             renewing it after failures, so that only another session logs in again.
         opened: The table, if it has just been loaded; the first `load` returns it.
+        apart: Sessions beside `spark`, for merges; by default, those of this table alone.
     """
 
     def __init__(
@@ -88,9 +89,11 @@ class SparkTierTable(IcebergTierTable):
         tasks_min: int,
         on_refusal: Callable[[], None] = lambda: None,
         opened: IcebergTable | None = None,
+        apart: SessionsApart | None = None,
     ) -> None:
         super().__init__(catalog, identifier, log, opened=opened)
         self._spark = spark
+        self._apart = SessionsApart(spark) if apart is None else apart
         self._on_refusal = on_refusal
         self._cluster = cluster
         self._tasks_min = tasks_min
@@ -146,7 +149,7 @@ class SparkTierTable(IcebergTierTable):
         """Merges the newest record of each key into a branch, and moves `main` there."""
         newest = Newest.of(batch.binding, spec)
         assert newest is not None
-        with self._branch(batch) as branch, session_apart(self._spark) as session:
+        with self._branch(batch) as branch, self._apart.session() as session:
             rows = self._decoded(session, batch, spec, any_time, batch.batch_id)
             rows = _with_partitions(rows, self._table())
             table = (self._catalog.name, *self._identifier, f"branch_{branch}")

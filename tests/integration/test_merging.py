@@ -23,7 +23,7 @@ from support.live import FILES, LiveReaders, canonical, watched
 from support.stack import Stack
 from support.waiting import wait_until
 
-from seamline.connectors.spark.sessions import let_go, open_session
+from seamline.connectors.spark.sessions import SessionsApart, let_go, open_session
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import (
     COMMIT_CONFLICT,
@@ -172,6 +172,7 @@ def test_a_remote_spark_merges_too(stack: Stack, gateway: Gateway, name: str) ->
     dice = random.Random(4)
     table = Upserts(stack, gateway, name)
     session = open_session(stack.spark_url)
+    apart = SessionsApart(session)
     log = stack.connections.log("default")
     for _ in range(2):
         table.happen(dice, 12)
@@ -182,9 +183,11 @@ def test_a_remote_spark_merges_too(stack: Stack, gateway: Gateway, name: str) ->
             log,
             stack.connections.cluster("default").config,
             tasks_min=2,
+            apart=apart,
         )
         assert tier_once(remote, log, no_deadline(), records_max=8).outcome is Outcome.ROWS
         table.check()
+    apart.close()
     let_go(session)
 
 

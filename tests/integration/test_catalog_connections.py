@@ -1,0 +1,121 @@
+"""Goal: a connection to a catalog ends with Spark's session, and few sessions are opened.
+
+Method: a real Spark, and a REST catalog that requires tokens of an identity provider, which live so
+briefly that every connection soon renews its own.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.guarded_catalog import GuardedCatalog
+from support.identity_provider import IdentityProvider
+from support.waiting import wait_until
+
+from seamline.connectors.spark import submission
+from seamline.connectors.spark.sessions import SessionsApart
+from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.config.load import load
+from seamline.gateway.tiering.tables import start_spark
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.prove,
+    pytest.mark.spark,
+    # PySpark leaves the sockets to the garbage collector through which `collect` gets its rows
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+_LIFE_S = 8
+"""How long a token lives."""
+
+
+class Guarded:
+    """Spark, with a catalog that issues no tokens itself."""
+
+    def __init__(self, spark: Any, provider: IdentityProvider, catalog: GuardedCatalog) -> None:
+        self.spark = spark
+        self._provider = provider
+        self._catalog = catalog
+
+    @property
+    def connections(self) -> int:
+        """How many connections were opened; each begins with a request for its configuration."""
+        paths = [request.path.partition("?")[0] for request in list(self._catalog.requests)]
+        return paths.count("/v1/config")
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens were issued."""
+        return len(self._provider.issued)
+
+    def wait_until_quiet(self) -> None:
+        """Waits until nobody renews a token any more."""
+        last = (self.tokens, time.monotonic())
+
+        def is_quiet() -> bool:
+            nonlocal last
+            if self.tokens != last[0]:
+                last = (self.tokens, time.monotonic())
+            return time.monotonic() - last[1] > 3 * _LIFE_S
+
+        wait_until(is_quiet, 90, "the connections to end")
+
+    def use(self, session: Any) -> None:
+        """Has a session connect to the catalog, unless it is connected."""
+        assert session.sql("SHOW NAMESPACES IN lake").collect() == []
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("guarded")
+    with (
+        IdentityProvider(_LIFE_S) as provider,
+        GuardedCatalog(folder, provider.is_valid) as catalog,
+    ):
+        lake = {
+            "type": "rest",
+            "uri": catalog.url,
+            "locations": [folder.as_uri()],
+            "login": {**provider.login, "scope": "catalog"},
+        }
+        file = folder / "seamline.yaml"
+        file.write_text(
+            json.dumps(
+                {
+                    "catalogs": {"lake": lake},
+                    "clusters": {"default": {"bootstrap_servers": "127.0.0.1:1"}},
+                    "spark": {"master": "local[1]"},
+                    "state_directory": str(folder / "state"),
+                }
+            )
+        )
+        spark = start_spark(Connections(load(file, environment={}).config))
+        yield Guarded(spark, provider, catalog)
+        submission.stop(spark)
+
+
+def test_batches_share_connections_which_end_with_their_sessions(guarded: Guarded) -> None:
+    before, apart = guarded.connections, SessionsApart(guarded.spark)
+    for _ in range(3):
+        with apart.session() as session:
+            guarded.use(session)
+    assert guarded.connections - before == 1
+    with apart.session() as session, apart.session() as other:
+        assert session is not other
+        guarded.use(other)
+    assert guarded.connections - before == 2
+    renewed = guarded.tokens + 4
+    wait_until(lambda: guarded.tokens >= renewed, 90, "renewed tokens")
+    with pytest.raises(ValueError, match="refused"), apart.session() as failed:
+        raise ValueError("refused")
+    with apart.session() as session:
+        assert session is not failed
+        guarded.use(session)
+    assert guarded.connections - before == 2
+    apart.close()
+    guarded.wait_until_quiet()
