@@ -182,6 +182,7 @@ class SparkTables:
 
     def close(self) -> None:
         """Ends Spark."""
+        self._apart.close()
         submission.stop(self._spark)
 
     @property
