@@ -309,7 +309,7 @@ class KafkaLog:
 
     def is_compacted(self, topic: str, deadline: Deadline) -> bool:
         """See `TellsCompaction.is_compacted`."""
-        return "compact" in self._settings(topic, deadline).get(_POLICY, "")
+        return "compact" in self.settings(topic, deadline).get(_POLICY, "")
 
     def untouched_from(
         self, topic: str, topic_id: str, ends: Offsets, deadline: Deadline
@@ -319,7 +319,7 @@ class KafkaLog:
         Compaction processes segments in order, up to the first that has a record younger than
         `min.compaction.lag.ms`. Half of that lag is left as a margin for clock differences.
         """
-        settings = self._settings(topic, deadline)
+        settings = self.settings(topic, deadline)
         if "compact" not in settings.get(_POLICY, ""):
             return Offsets(dict.fromkeys(ends, 0))
         lag_ms = int(settings.get(_COMPACTION_LAG, 0))
@@ -330,7 +330,8 @@ class KafkaLog:
         first = self.offsets_at(topic, topic_id, none, young, deadline)
         return Offsets({p: offset for p, offset in first.items() if offset != _NO_OFFSET})
 
-    def _settings(self, topic: str, deadline: Deadline) -> dict[str, str]:
+    def settings(self, topic: str, deadline: Deadline) -> dict[str, str]:
+        """See `TellsSettings.settings`."""
         asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
         with self._cluster.dependency.call(), self._cluster.asking() as admin:
             (future,) = admin.describe_configs([asked], request_timeout=seconds(deadline)).values()

@@ -117,6 +117,18 @@ class TellsCompaction(Protocol):
         """
 
 
+@runtime_checkable
+class TellsSettings(Protocol):
+    """A log that tells how its topics are configured."""
+
+    def settings(self, topic: str, deadline: Deadline) -> Mapping[str, str]:
+        """Returns a topic's configuration, by the names that its brokers use.
+
+        Raises:
+            SeamlineError: TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE, …
+        """
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Polled:
     """What one poll of a subscription returns.

@@ -10,23 +10,28 @@ configuration. Un-adopting removes them and leaves nothing behind.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from seamline.connectors.iceberg.boundaries.adoption import Adoptable, require_foreign
 from seamline.connectors.iceberg.boundaries.provider import OPTION_PREFIX
-from seamline.connectors.iceberg.boundaries.writers import Writer
+from seamline.connectors.iceberg.boundaries.redpanda import CONTEXT, DEFAULT_CONTEXT, MODE, Mode
+from seamline.connectors.iceberg.boundaries.writers import REDPANDA, Writer
 from seamline.connectors.iceberg.tables import commits
+from seamline.connectors.kafka.formats import infer_schema
+from seamline.connectors.kafka.formats.parts import Setting
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.connectors.protocols.deadlines import Deadline
-from seamline.connectors.protocols.hot_logs import HotLog
+from seamline.connectors.protocols.hot_logs import HotLog, TellsSettings
 from seamline.errors import (
     ADOPTION_REFUSED,
     INVALID_ARGUMENT,
     INVALID_TABLE_DEFINITION,
+    KAFKA_UNAVAILABLE,
     STATEMENT_NOT_ALLOWED,
     SeamlineError,
 )
@@ -37,7 +42,7 @@ from seamline.gateway.names import TableName
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of
-from seamline.seam.encoding import LOG_PARTS, parse_sources, spelt_as
+from seamline.seam.encoding import KEY, LOG_PARTS, VALUE, LatestSchema, parse_sources, spelt_as
 from seamline.seam.history_checks import truncated
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
@@ -182,8 +187,9 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
     """Examines a table and its topic, and writes nothing.
 
     Raises:
-        SeamlineError: ADOPTION_REFUSED when Seamline fills the table itself, or when it has no
-            snapshot; TABLE_NOT_FOUND, TOPIC_NOT_FOUND, BOUNDARY_MISSING, OFFSETS_NOT_STORED, ….
+        SeamlineError: ADOPTION_REFUSED when Seamline fills the table itself, when it has no
+            snapshot, or when the topic's configuration contradicts it; TABLE_NOT_FOUND,
+            TOPIC_NOT_FOUND, BOUNDARY_MISSING, OFFSETS_NOT_STORED, ….
     """
     start = Offsets(offsets_of(wanted.start))
     seen = _adoptable(connections, wanted)
@@ -191,7 +197,11 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
     log = connections.log(wanted.cluster)
     with suggesting_topics(wanted.cluster, wanted.topic, connections):
         bounds = log.bounds([wanted.topic], wanted.isolation, deadline)[wanted.topic]
-    binding = _binding(wanted, writer, state, bounds)
+    sampled = functools.cache(lambda: inferring.sample(log, wanted.topic, bounds, deadline))
+    configured = _Configured()
+    if writer.name == REDPANDA.name:
+        configured = _configured(wanted, state, log, sampled, deadline)
+    binding = _binding(wanted, writer, configured, state, bounds)
     tables.check_policy(binding.on_error, state.schema.columns)
     options = {f"{OPTION_PREFIX}{name}": value for name, value in seen.options.items()}
     if start:
@@ -220,7 +230,8 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
         (
             *filter(None, [writer.note]),
             *_notes(as_adopted.state, binding, boundary, bounds),
-            *_absent(as_adopted.state, binding, bounds, log, of_log, deadline),
+            *configured.notes,
+            *_absent(as_adopted.state, binding, sampled(), log, of_log, deadline),
             *comparison.differences(compared.pairs, of_log, not_in=False),
         ),
         not connections.format(wanted.name.catalog).is_writable,
@@ -314,7 +325,7 @@ def unadopt(connections: Connections, name: TableName) -> None:
     if not connections.format(name.catalog).is_writable:
         state = LoadedTables(connections).now([name])[name].state
         TopicBinding.required(state.properties, state.display_name)
-        raise _configured(state)
+        raise _bound_elsewhere(state)
 
     def work() -> None:
         table = alterations.load(connections, name)
@@ -322,7 +333,7 @@ def unadopt(connections: Connections, name: TableName) -> None:
         TopicBinding.required(table.state.properties, table.state.display_name)
         require_foreign(table.state)
         if not written:
-            raise _configured(table.state)
+            raise _bound_elsewhere(table.state)
         refs = [ref for ref in table.state.refs if ref.startswith("seamline")]
         if refs:
             commits.remove_refs(table, refs)
@@ -332,7 +343,7 @@ def unadopt(connections: Connections, name: TableName) -> None:
     commits.insist(work)
 
 
-def _configured(state: TableState) -> SeamlineError:
+def _bound_elsewhere(state: TableState) -> SeamlineError:
     return SeamlineError(
         STATEMENT_NOT_ALLOWED,
         f"the configuration binds {state.display_name} to its topic",
@@ -343,20 +354,108 @@ def _configured(state: TableState) -> SeamlineError:
 # --- The binding to be recorded ------------------------------------------------------------------
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Configured:
+    """What the topic's own configuration says about the table.
+
+    Attributes:
+        options: The options of the table, by name, for those that were not given.
+        sources: The entries of `columns_from` for columns that were not given either.
+        copies_tombstones: Whether the writer copies records without a value.
+        notes: What the table's owner should know.
+    """
+
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    copies_tombstones: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def _configured(
+    wanted: Adoption,
+    state: TableState,
+    log: HotLog,
+    seen: Callable[[], inferring.Sample],
+    deadline: Deadline,
+) -> _Configured:
+    """Returns what the topic's `redpanda.iceberg.mode` says; nothing if it has none.
+
+    Raises:
+        SeamlineError: ADOPTION_REFUSED when it contradicts the table, or its schemas are not known;
+            NOT_SUPPORTED, SCHEMA_REGISTRY_UNAVAILABLE.
+    """
+    try:
+        settings = log.settings(wanted.topic, deadline) if isinstance(log, TellsSettings) else {}
+    except SeamlineError as error:
+        if error.code is not KAFKA_UNAVAILABLE:
+            raise
+        return _Configured(notes=(f"{MODE} cannot be read, and counts as unset: {error.message}",))
+    mode = Mode.parse(settings[MODE]) if MODE in settings else None
+    if mode is None:
+        return _Configured()
+    refused = f"{state.display_name} is not adopted: topic {wanted.topic} has {MODE} = "
+    refused += settings[MODE]
+    for contradiction in mode.contradictions(state.schema.columns):
+        raise SeamlineError(ADOPTION_REFUSED, f"{refused}, but {contradiction}")
+    context = settings.get(CONTEXT, DEFAULT_CONTEXT)
+    options: dict[str, str] = {}
+    for part, part_mode in ((VALUE, mode.value), (KEY, mode.key)):
+        schema = getattr(wanted, f"{part}_schema") or part_mode.schema
+        is_registered = schema is None or LatestSchema.parse(schema) is not None
+        if not part_mode.has_schema:
+            options[_FORMAT_OPTIONS[part]] = part_mode.format
+        elif is_registered and context != DEFAULT_CONTEXT:
+            raise SeamlineError(
+                ADOPTION_REFUSED,
+                f"{refused} and {CONTEXT} = {context}, where ids may stand for other schemas",
+                hint=f"State {part}_schema.",
+            )
+        elif is_registered:
+            options |= {f"{part}_schema": schema} if schema is not None else {}
+            if getattr(wanted, _FORMAT_OPTIONS[part]) == _OPTIONS[_FORMAT_OPTIONS[part]].default:
+                setting = Setting(part, schemas_of(log, deadline), schema)
+                kind = _kind(setting, wanted.topic, seen(), refused)
+                options[_FORMAT_OPTIONS[part]] = part_mode.format_of(kind)
+    return _Configured(options, mode.sources, copies_tombstones=not mode.value.has_schema)
+
+
+_FORMAT_OPTIONS = {VALUE: "format", KEY: "key_format"}
+
+
+def _kind(setting: Setting, topic: str, seen: inferring.Sample, refused: str) -> str:
+    """Returns the kind of the schema of keys or values; raises a SeamlineError if none is known."""
+    parts = seen.keys if setting.part == KEY else seen.values
+    kind = infer_schema.kind_of(setting, topic, parts, seen.headers)
+    if kind is None:
+        raise SeamlineError(
+            ADOPTION_REFUSED,
+            f"{refused}, but neither the schema registry nor a record says which schema its "
+            f"{setting.part}s have",
+            hint=f"Register the schema, or state {_FORMAT_OPTIONS[setting.part]}.",
+        )
+    return kind
+
+
 def _binding(
-    wanted: Adoption, writer: Writer, state: TableState, bounds: LogBounds
+    wanted: Adoption,
+    writer: Writer,
+    configured: _Configured,
+    state: TableState,
+    bounds: LogBounds,
 ) -> TopicBinding:
     parts = (part for text in wanted.columns for part in text.split(","))
     sources = parse_sources((*wanted.columns_from, *map(_entry, parts)))
     given = spelt_as(sources, state.schema.columns)
     said = {entry.column for entry in given}
-    found = (e for e in parse_sources(writer.sources(state.schema.columns)) if e.column not in said)
+    of_writer = parse_sources((*writer.sources(state.schema.columns), *configured.sources))
+    found = (e for e in of_writer if not any(path[: len(e.column)] == e.column for path in said))
     stored = wanted.stored()
+    unset = {n: v for n, v in configured.options.items() if stored[n] == _OPTIONS[n].default}
     spellings = tuple(dict.fromkeys((*stored.get("spellings", ()), *writer.spellings)))
     columns_from = tuple(map(str, (*given, *found)))
     return TopicBinding(
-        **{**stored, "columns_from": columns_from, "spellings": spellings},
-        tombstones="bad" if writer.needs_values else None,
+        **{**stored, **unset, "columns_from": columns_from, "spellings": spellings},
+        tombstones="bad" if writer.needs_values and not configured.copies_tombstones else None,
         boundary_provider=writer.provider,
         topic_id=bounds.topic_id,
         cluster_id=bounds.cluster_id,
@@ -387,14 +486,13 @@ def _ends(boundary: Boundary, bounds: LogBounds) -> Iterator[str]:
 def _absent(
     state: TableState,
     binding: TopicBinding,
-    bounds: LogBounds,
+    seen: inferring.Sample,
     log: HotLog,
     of_log: Collection[str],
     deadline: Deadline,
 ) -> Iterator[str]:
     """Yields columns that no record has, except those that the writer itself fills."""
     own = tuple(column for column in state.schema.columns if column.name not in of_log)
-    seen = inferring.sample(log, binding.topic, bounds, deadline)
     spec = DecoderSpec.of(binding, own)
     yield from inferring.absent_notes(spec, seen, schemas_of(log, deadline))
 

@@ -3,7 +3,8 @@
 This applies only if the owner vouches for the partitioner (`seamline.key-partitioner`), and only
 while the topic still has the partition count it had at that time. After a change of the count,
 older records remain where the old count placed them. A partitioner hashes bytes, so nothing is cut
-for a value that more than one key encodes: as text, the number 7 is also `007`.
+for a value that more than one key encodes: as text, the number 7 is also `007`, and `U+FFFD` may
+stand for other bytes.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ def partition_of(key: bytes, binding: TopicBinding) -> int | None:
 def only_key_bytes(value: Value, key_format: str) -> bytes | None:
     """Returns the only record key that encodes a value; None if it is not known or not the only."""
     match key_format, value:
+        case "string", str() if "\ufffd" in value:
+            return None
         case ("string", str()) | ("int32" | "int64", int()) | ("bytes", bytes()):
             return key_bytes(value, key_format)
     return None

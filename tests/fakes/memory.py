@@ -170,6 +170,7 @@ class MemoryLog:
         self._known_bounds: dict[tuple[str, str], tuple[_Topic, LogBounds]] = {}
         self._changed = threading.Condition()
         self._compacted: set[str] = set()
+        self.topic_settings: dict[str, dict[str, str]] = {}
         self.compaction_lag_ms = 0
         self.confirmed_ends = ConfirmedEnds()
 
@@ -308,6 +309,11 @@ class MemoryLog:
                 )
             )
             self._set(topic, number, log._replace(records=kept))
+
+    def settings(self, topic: str, deadline: Deadline) -> Mapping[str, str]:
+        """See `TellsSettings.settings`."""
+        deadline.check()
+        return self.topic_settings.get(topic, {})
 
     def is_compacted(self, topic: str, deadline: Deadline) -> bool:
         """See `TellsCompaction.is_compacted`."""

@@ -107,7 +107,12 @@ def _set(message: Any, values: dict[str, Any]) -> Any:
     return message
 
 
-def _translated(message: Any, *, names: bool) -> dict[str, Any]:
+def message_of(values: dict[str, Any]) -> Any:
+    """The message of an order."""
+    return _set(Order(), values)
+
+
+def translated(message: Any, *, names: bool) -> dict[str, Any]:
     """A message as Redpanda's translation writes it: by its descriptor, field by field."""
     row: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
@@ -132,7 +137,7 @@ def _one(field: Any, value: Any, *, names: bool) -> Any:
         return value
     if field.message_type.full_name == "google.protobuf.Timestamp":
         return value.seconds * 10**6 + value.nanos // 1000
-    return _translated(value, names=names)
+    return translated(value, names=names)
 
 
 def cold(rows: list[dict[str, Any]], columns: tuple[Field, ...], folder: pathlib.Path) -> Any:
@@ -156,11 +161,11 @@ def test_protobuf(tmp_path: pathlib.Path, names: bool, values: list[dict[str, An
         else COLUMNS.replace("color varchar, other varchar", "color int, other int")
     )
     columns = parse_fields(text)
-    raw = [_set(Order(), value).SerializeToString() for value in values]
+    raw = [message_of(value).SerializeToString() for value in values]
     decoder = ProtobufValues(SCHEMA, columns, whole=False, spelling=TRUNCATED)
     arrays, bad = decoder.decode(raw)
     assert not bad
-    rows = [_translated(Order.FromString(value), names=names) for value in raw]
+    rows = [translated(Order.FromString(value), names=names) for value in raw]
     assert hot(arrays, columns) == cold(rows, columns, tmp_path)
 
 

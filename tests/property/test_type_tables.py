@@ -247,9 +247,11 @@ _OF_JSON = frozenset({"epoch_days", "base64_decimals", "text_numbers", "whole_nu
 def spellings(source: Source) -> list[str]:
     """The spellings that may change what a format's values are."""
     if source.format == "json_schema":
-        return [word for word in SPELLINGS if word != "epoch_millis"]
+        return [word for word in SPELLINGS if word not in ("epoch_millis", "replaced_bytes")]
     if source.format == "avro":
-        return [word for word in SPELLINGS if word != "epoch_millis" and word not in _OF_JSON]
+        return [
+            word for word in SPELLINGS if word not in {*_OF_JSON, "epoch_millis", "replaced_bytes"}
+        ]
     return ["epoch_seconds", "json_text"]
 
 

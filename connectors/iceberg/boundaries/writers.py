@@ -84,10 +84,11 @@ REDPANDA = Writer(
         "redpanda.headers": "headers",
         "redpanda.key": "key",
         "redpanda.timestamp_type": "timestamp_type",
+        "redpanda.data": "value.redpanda",
     },
     struct="redpanda",
     needs_values=True,
-    spellings=("truncated_times",),
+    spellings=("truncated_times", "replaced_bytes"),
 )
 AUTOMQ = Writer(
     "AutoMQ",

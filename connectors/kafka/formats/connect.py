@@ -98,7 +98,7 @@ class ConnectReader:
                 self._wrapped.clear()
             node = _parsed(text)
             if node is not None:
-                node = spelt(node, self._format.spelling.of_times)
+                node = spelt(node, self._format.spelling.of_every_part)
             self._wrapped[text] = _TypedReader(self._format, self._leaves, node)
         return self._wrapped[text]
 

@@ -81,7 +81,7 @@ class Decoder:
         encoding = spec.encoding
         self._needs_values = dict(encoding.options).get("tombstones") == "bad"
         self._tree = ColumnTree(spec)
-        spelling = Spelling.of(dict(encoding.options).get("spellings", "")).of_times
+        spelling = Spelling.of(dict(encoding.options).get("spellings", "")).of_every_part
         self._logged = {
             place: _log_column(spec.topic, field, source, spelling)
             for place, field, source in self._tree.logged

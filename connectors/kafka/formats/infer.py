@@ -338,7 +338,7 @@ def _type_of_text(text: str, spelling: Spelling) -> Type:
     text = spelling.plain_form(text)
     for form, type_ in _FORMS:
         if form.fullmatch(text):
-            if is_text_of(type_, text, spelling.of_times):
+            if is_text_of(type_, text, spelling.of_every_part):
                 return type_
             if is_text_of(type_, text, TRUNCATED):
                 return _FINER

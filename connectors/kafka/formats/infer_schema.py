@@ -27,7 +27,7 @@ from seamline.connectors.kafka.formats.trees import (
     type_of,
 )
 from seamline.errors import INFERENCE_FAILED, SeamlineError
-from seamline.seam.encoding import Path
+from seamline.seam.encoding import LatestSchema, Path
 from seamline.sql.types import Field, Row, Type
 
 if TYPE_CHECKING:
@@ -174,6 +174,28 @@ def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHea
         (note,),
         is_mixed=True,
     )
+
+
+def kind_of(setting: Setting, topic: str, parts: Parts, headers: AllHeaders) -> str | None:
+    """Returns the kind of the schema of a topic's keys or values; None if nothing says it.
+
+    Args:
+        setting: Which of the two, and where schemas are; its schema may be a `LatestSchema`.
+        topic: Name of the topic.
+        parts: A sample of them, whose newest schema counts before that of the subject.
+        headers: The headers of the sample.
+
+    Raises:
+        SeamlineError: SCHEMA_REGISTRY_UNAVAILABLE.
+    """
+    latest = LatestSchema.parse(setting.schema) if setting.schema is not None else None
+    if latest is None:
+        for schema_id, _ in reversed(list(_named(setting, parts, headers))):
+            with contextlib.suppress(ValueError):
+                return setting.schemas.by_id(schema_id).kind
+    subject = latest.subject if latest is not None else ""
+    newest = setting.schemas.latest(subject or f"{topic}-{setting.part}")
+    return None if newest is None else newest[1].kind
 
 
 def every(

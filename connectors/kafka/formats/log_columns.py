@@ -5,6 +5,7 @@ Only a header that a column cannot hold can be bad.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -110,7 +111,7 @@ def log_column(topic: str, column: Field, source: Source, spelling: Spelling = P
     if source.part == HEADER:
         return _header(column, source.path[0], spelling)
     if source.part == "headers":
-        return _all_headers(column)
+        return _all_headers(column, spelling)
     makers = _MAKERS[source.part]
     if column.type not in makers:
         raise _unfit(column, source, " or ".join(map(str, makers)))
@@ -177,7 +178,7 @@ def _last(headers: Sequence[Mapping[str, Any]], name: str) -> bytes | None:
     return next((h["value"] for h in reversed(headers) if h["key"] == name), None)
 
 
-def _all_headers(column: Field) -> LogColumn:
+def _all_headers(column: Field, spelling: Spelling) -> LogColumn:
     """Makes a column of all headers: an array of (name, value) rows, or a map of the last ones."""
     match column.type:
         case Array(Row((Field(type=key), Field(type=value)))) | Map(key, value):
@@ -186,13 +187,14 @@ def _all_headers(column: Field) -> LogColumn:
             key = value = types.UNKNOWN
     if key not in _NAMES or value not in _NAMES:
         raise _unfit(column, Source("headers"), "array(row(key varchar, value varbinary))")
-    arrow_type = to_arrow(column.type)
+    arrow_type, as_ = to_arrow(column.type), functools.partial(_as, spelling)
 
     def make(batch: RawBatch) -> tuple[pa.Array, Bad]:
         rows, bad = [], {}
         for index, entry in enumerate(batch.headers):
             try:
-                pairs = [(_as(key, h["key"]), _as(value, h["value"])) for h in _named(entry or ())]
+                named = _named(entry or ())
+                pairs = [(as_(key, h["key"]), as_(value, h["value"])) for h in named]
             except UnicodeDecodeError:
                 pairs = []
                 bad[index] = "headers: a value is not UTF-8"
@@ -205,12 +207,12 @@ def _all_headers(column: Field) -> LogColumn:
 _NAMES = (types.VARCHAR, types.VARBINARY)
 
 
-def _as(type_: Type, value: str | bytes | None) -> str | bytes | None:
+def _as(spelling: Spelling, type_: Type, value: str | bytes | None) -> str | bytes | None:
     match value:
         case str() if type_ != types.VARCHAR:
             return value.encode()
         case bytes() if type_ == types.VARCHAR:
-            return value.decode()
+            return spelling.text_of(value)
     return value
 
 

@@ -6,6 +6,7 @@ Without the option, such a value makes a bad record, like any value of another t
 from __future__ import annotations
 
 import base64
+import codecs
 import dataclasses
 import datetime
 import decimal
@@ -28,11 +29,11 @@ TEXT_NUMBERS, JSON_TEXT = "text_numbers", "json_text"
 EPOCH_DAYS, BASE64_DECIMALS = "epoch_days", "base64_decimals"
 TRUNCATED_TIMES, ISO_TIMES = "truncated_times", "iso_times"
 WHOLE_NUMBERS, INFINITE_TIMES = "whole_numbers", "infinite_times"
-SEVERAL_TYPES = "several_types"
+SEVERAL_TYPES, REPLACED_BYTES = "several_types", "replaced_bytes"
 ACCEPTING_MORE = frozenset(
     {
         *(EPOCH_DAYS, TEXT_NUMBERS, JSON_TEXT, TRUNCATED_TIMES, ISO_TIMES),
-        *(WHOLE_NUMBERS, INFINITE_TIMES),
+        *(WHOLE_NUMBERS, INFINITE_TIMES, REPLACED_BYTES),
     }
 )
 """Spellings that only make good records of bad ones, and so may be changed later."""
@@ -47,6 +48,7 @@ SPELLINGS = (
     TRUNCATED_TIMES,
     INFINITE_TIMES,
     SEVERAL_TYPES,
+    REPLACED_BYTES,
 )
 MICROS = {"seconds": (1_000_000, 1), "millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}
 """What converts a number of each unit to microseconds: a factor and a divisor."""
@@ -126,6 +128,8 @@ class Spelling:
             `-infinity` the least.
         several_types: Whether a row that has nothing but fields with the names of JSON's types
             holds values of these types, each in the field of its type.
+        replaced_bytes: Whether texts of the format `string` and of headers may have bytes that are
+            not UTF-8, each of which becomes U+FFFD.
         json_nulls: Whether null in a record is JSON's null in a column of type json, as in an
             event, rather than the null of a database's column.
     """
@@ -140,6 +144,7 @@ class Spelling:
     whole_numbers: bool = False
     infinite_times: bool = False
     several_types: bool = False
+    replaced_bytes: bool = False
     json_nulls: bool = True
 
     @classmethod
@@ -169,18 +174,24 @@ class Spelling:
             whole_numbers=WHOLE_NUMBERS in names,
             infinite_times=INFINITE_TIMES in names,
             several_types=SEVERAL_TYPES in names,
+            replaced_bytes=REPLACED_BYTES in names,
         )
 
     @property
-    def of_times(self) -> Spelling:
-        """Only what it says about times of every format, which holds for every part of a record."""
-        if not self.iso_times and not self.infinite_times:
+    def of_every_part(self) -> Spelling:
+        """Only what holds for every part of a record: what it says about times, and about bytes."""
+        if not (self.iso_times or self.infinite_times or self.replaced_bytes):
             return TRUNCATED if self.truncated_times else PLAIN
         return Spelling(
             truncated_times=self.truncated_times,
             iso_times=self.iso_times,
             infinite_times=self.infinite_times,
+            replaced_bytes=self.replaced_bytes,
         )
+
+    def text_of(self, raw: bytes) -> str:
+        """Returns a text in UTF-8; raises UnicodeDecodeError for bytes that are not replaced."""
+        return raw.decode("utf-8", _EACH_BYTE if self.replaced_bytes else "strict")
 
     def changes(self, type_: Type) -> bool:
         """Whether the options change how a value of a type may be written."""
@@ -328,6 +339,16 @@ def _plain_form(text: str) -> str:
     except (ValueError, OverflowError):
         return text
 
+
+_EACH_BYTE = "seamline.each_byte"
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return "\ufffd" * (error.end - error.start), error.end
+
+
+codecs.register_error(_EACH_BYTE, _replaced)
 
 PLAIN = Spelling()
 """The spelling without options."""

@@ -50,7 +50,7 @@ class TextValues:
 
     def _value(self, value: bytes) -> object:
         try:
-            text = value.decode("utf-8")
+            text = self._spelling.text_of(value)
         except UnicodeDecodeError as error:
             raise ValueError(f"not UTF-8 at byte {error.start}") from None
         return value_of_text(text, self._column.type, self._column.name, self._spelling)
@@ -81,7 +81,7 @@ def value_of_text(text: str, type_: Type, path: str, spelling: Spelling = PLAIN)
         except ValueError:
             parsed = text
         return json_values.exact(parsed, type_, path, spelling)
-    return json_values.exact(text, type_, path, spelling.of_times)
+    return json_values.exact(text, type_, path, spelling.of_every_part)
 
 
 def _json(text: str, path: str) -> object:

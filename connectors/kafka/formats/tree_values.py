@@ -285,7 +285,7 @@ def _day(node: Node, value: int, type_: Type, path: str) -> int:
 
 
 def _spelling(node: Node) -> Spelling:
-    return node.spelling.of_times
+    return node.spelling.of_every_part
 
 
 def _within(value: int, low: int, high: int, type_: Type, path: str) -> int:
