@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping
-
 from seamline.planners.plan.logical import LogicalPlan, Scan
 from seamline.planners.plan.tail import EVERYTHING, NOTHING, Interval, Leaf, narrow
-from seamline.sql.predicates import Comparison, In, IsNull
-
-_COMPARE: Mapping[str, Callable[[int, int], bool]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+from seamline.sql.predicates import Comparison, In, IsNull, holds
 
 
 def prune_tail_by_position(plan: LogicalPlan) -> LogicalPlan:
@@ -27,10 +15,8 @@ def prune_tail_by_position(plan: LogicalPlan) -> LogicalPlan:
 def _interval(scan: Scan, leaf: Leaf, partition: int) -> Interval:
     partitions, offsets = map(scan.facts.columns_of, ("partition", "offset"))
     match leaf:
-        case Comparison(column, sign, int(value)) if column in partitions:
-            return EVERYTHING if _COMPARE[sign](partition, value) else NOTHING
-        case In(column, values) if column in partitions:
-            return EVERYTHING if partition in values else NOTHING
+        case Comparison(column, _, int()) | In(column, _) if column in partitions:
+            return EVERYTHING if holds(leaf, partition) else NOTHING
         case Comparison(column, sign, int(value)) if column in offsets:
             return _offsets(sign, value)
         case In(column, values) if column in offsets and all(isinstance(v, int) for v in values):
