@@ -12,7 +12,6 @@ what the log held then, or an error.
 
 from __future__ import annotations
 
-import operator
 import pathlib
 import tempfile
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from support.examples import examples
+from support.predicates import keeps
 from support.tails import NEVER, TOPIC, MemoryTail, rows_of, value
 
 from seamline.connectors.kafka.tail import Tail
@@ -31,14 +31,6 @@ from seamline.sql import columns as names
 from seamline.sql.predicates import And, Comparison, In, IsNull, Or, Predicate
 
 TABLES = ("one", "two")
-COMPARE: dict[str, Any] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 CHANGED = {"LOG_TRUNCATED", "LOG_TRIMMED", "READ_CONFLICT", "TOPIC_RECREATED"}
 """What a statement is told if the log no longer holds what it held when it was asked. What has come
 instead may also be bad, or be of an open transaction, for whose end a read waits."""
@@ -222,24 +214,7 @@ def direct(tail: MemoryTail, request: TailRead) -> dict[str, Any]:
 
 def filtered(rows: list[dict[str, Any]], predicate: Predicate | None) -> list[dict[str, Any]]:
     """The rows for which the predicate is true: pruning may leave others in or out."""
-    return [row for row in rows if predicate is None or matches(row, predicate)]
-
-
-def matches(row: dict[str, Any], predicate: Predicate) -> bool:
-    """Whether the predicate is true for a row."""
-    match predicate:
-        case And(parts):
-            return all(matches(row, part) for part in parts)
-        case Or(parts):
-            return any(matches(row, part) for part in parts)
-        case IsNull(column, negated):
-            return (row[column] is None) != negated
-        case In(column, values):
-            return row[column] in values
-        case Comparison(column, sign, other):
-            found = row[column]
-            return found is not None and COMPARE[sign](found, other)
-    raise AssertionError(predicate)
+    return [row for row in rows if predicate is None or keeps(predicate, row)]
 
 
 @examples(300, suppress_health_check=[HealthCheck.too_slow])
