@@ -69,7 +69,7 @@ def check_read(log: HotLog, read: LogRead, deadline: Deadline) -> None:
 def _unspoiled(log: HotLog, read: LogRead, deadline: Deadline) -> LogBounds:
     """Returns what the log holds after a read that can be trusted."""
     bounds = log.bounds([read.topic], read.isolation, deadline)[read.topic]
-    _, bounds = settled(log, bounds, lambda held: require(spoiled(held, read)), deadline)
+    _, bounds = settled(log, bounds, lambda current: require(spoiled(current, read)), deadline)
     return bounds
 
 

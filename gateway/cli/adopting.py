@@ -40,7 +40,7 @@ _CELL_MAX = 60
 @click.option("--dry-run", is_flag=True, help="Show the findings, and write nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @connected
-def adopt(connections: Connections, name: str, **given: Any) -> None:
+def adopt(connections: Connections, name: str, **flags: Any) -> None:
     """Bind the table NAME, which another writer fills, to its topic.
 
     Shows what it found, and asks for confirmation, before it writes anything. A Delta table is
@@ -50,20 +50,20 @@ def adopt(connections: Connections, name: str, **given: Any) -> None:
 
     adoption = adopting.Adoption(
         name=table_of(name, connections),
-        location=given["location"],
-        **{"cluster": connections.config.default_cluster, **options_of(given, ADOPT_OPTIONS)},
+        location=flags["location"],
+        **{"cluster": connections.config.default_cluster, **options_of(flags, ADOPT_OPTIONS)},
     )
     findings = adopting.examine(connections, adoption, no_deadline())
     for line in _shown(findings):
         click.echo(line, err=True)
-    if given["dry_run"]:
+    if flags["dry_run"]:
         return
     adopting.require_no_problems(findings, force=adoption.force)
     display = adoption.name.display
-    if given["configuration"] or findings.is_for_configuration:
+    if flags["configuration"] or findings.is_for_configuration:
         click.echo(findings.configuration)
     else:
-        if not given["yes"]:
+        if not flags["yes"]:
             click.confirm(f"adopt {display}?", abort=True)
         adopting.adopt(connections, findings, force=adoption.force)
         click.echo(f"adopted {display} over topic {adoption.topic}")
@@ -125,9 +125,12 @@ def hand_over(
     table = table_of(name, connections)
     if not yes:
         click.confirm(f"has tiering of {table.display} been stopped for good?", abort=True)
-    given = dict(map(adopting.option_of, options))
     boundary = handing_over.hand_over(
-        connections, table, no_deadline(), provider=provider, options=given
+        connections,
+        table,
+        no_deadline(),
+        provider=provider,
+        options=dict(map(adopting.option_of, options)),
     )
     click.echo(f"{table.display} has been handed over: begin at {_offsets_text(boundary.next)}")
 

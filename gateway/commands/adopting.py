@@ -183,7 +183,7 @@ class Findings:
         return sum(max(0, e - self.boundary.next.get(p, 0)) for p, e in self.bounds.end.items())
 
 
-def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> Findings:
+def examine(connections: Connections, adoption: Adoption, deadline: Deadline) -> Findings:
     """Examines a table and its topic, and writes nothing.
 
     Raises:
@@ -191,17 +191,17 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
             snapshot, or when the topic's configuration contradicts it; TABLE_NOT_FOUND,
             TOPIC_NOT_FOUND, BOUNDARY_MISSING, OFFSETS_NOT_STORED, ….
     """
-    start = Offsets(offsets_of(wanted.start))
-    seen = _adoptable(connections, wanted)
+    start = Offsets(offsets_of(adoption.start))
+    seen = _adoptable(connections, adoption)
     state, writer = seen.state, seen.writer
-    log = connections.log(wanted.cluster)
-    with suggesting_topics(wanted.cluster, wanted.topic, connections):
-        bounds = log.bounds([wanted.topic], wanted.isolation, deadline)[wanted.topic]
-    sampled = functools.cache(lambda: inferring.sample(log, wanted.topic, bounds, deadline))
+    log = connections.log(adoption.cluster)
+    with suggesting_topics(adoption.cluster, adoption.topic, connections):
+        bounds = log.bounds([adoption.topic], adoption.isolation, deadline)[adoption.topic]
+    sampled = functools.cache(lambda: inferring.sample(log, adoption.topic, bounds, deadline))
     configured = _Configured()
     if writer.name == REDPANDA.name:
-        configured = _configured(wanted, state, log, sampled, deadline)
-    binding = _binding(wanted, writer, configured, state, bounds)
+        configured = _configured(adoption, state, log, sampled, deadline)
+    binding = _binding(adoption, writer, configured, state, bounds)
     tables.check_policy(binding.on_error, state.schema.columns)
     options = {f"{OPTION_PREFIX}{name}": value for name, value in seen.options.items()}
     if start:
@@ -234,22 +234,22 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
             *_absent(as_adopted.state, binding, sampled(), log, of_log, deadline),
             *comparison.differences(compared.pairs, of_log, not_in=False),
         ),
-        not connections.format(wanted.name.catalog).is_writable,
+        not connections.format(adoption.name.catalog).is_writable,
     )
 
 
-def _adoptable(connections: Connections, wanted: Adoption) -> Adoptable:
-    name, path = wanted.name, wanted.name.path
+def _adoptable(connections: Connections, adoption: Adoption) -> Adoptable:
+    name, path = adoption.name, adoption.name.path
     if connections.format(name.catalog).is_listed:
-        if wanted.location is not None:
+        if adoption.location is not None:
             raise SeamlineError(
                 INVALID_ARGUMENT,
                 f"the location of {name.display} cannot be given: its catalog knows it",
             )
         path = alterations.identifier_of(connections, name)
     catalog = connections.cold(name.catalog)
-    options = dict(map(option_of, wanted.boundary_options))
-    return catalog.adoptable(path, wanted.location, wanted.boundary, options)
+    options = dict(map(option_of, adoption.boundary_options))
+    return catalog.adoptable(path, adoption.location, adoption.boundary, options)
 
 
 def create_text(state: TableState, binding: TopicBinding) -> str:
@@ -359,8 +359,8 @@ class _Configured:
     """What the topic's own configuration says about the table.
 
     Attributes:
-        options: The options of the table, by name, for those that were not given.
-        sources: The entries of `columns_from` for columns that were not given either.
+        options: The options of the table, by name, for those that were not stated.
+        sources: The entries of `columns_from` for columns that were not stated either.
         copies_tombstones: Whether the writer copies records without a value.
         notes: What the table's owner should know.
     """
@@ -372,7 +372,7 @@ class _Configured:
 
 
 def _configured(
-    wanted: Adoption,
+    adoption: Adoption,
     state: TableState,
     log: HotLog,
     seen: Callable[[], inferring.Sample],
@@ -385,7 +385,7 @@ def _configured(
             NOT_SUPPORTED, SCHEMA_REGISTRY_UNAVAILABLE.
     """
     try:
-        settings = log.settings(wanted.topic, deadline) if isinstance(log, TellsSettings) else {}
+        settings = log.settings(adoption.topic, deadline) if isinstance(log, TellsSettings) else {}
     except SeamlineError as error:
         if error.code is not KAFKA_UNAVAILABLE:
             raise
@@ -393,14 +393,14 @@ def _configured(
     mode = Mode.parse(settings[MODE]) if MODE in settings else None
     if mode is None:
         return _Configured()
-    refused = f"{state.display_name} is not adopted: topic {wanted.topic} has {MODE} = "
+    refused = f"{state.display_name} is not adopted: topic {adoption.topic} has {MODE} = "
     refused += settings[MODE]
     for contradiction in mode.contradictions(state.schema.columns):
         raise SeamlineError(ADOPTION_REFUSED, f"{refused}, but {contradiction}")
     context = settings.get(CONTEXT, DEFAULT_CONTEXT)
     options: dict[str, str] = {}
     for part, part_mode in ((VALUE, mode.value), (KEY, mode.key)):
-        schema = getattr(wanted, f"{part}_schema") or part_mode.schema
+        schema = getattr(adoption, f"{part}_schema") or part_mode.schema
         is_registered = schema is None or LatestSchema.parse(schema) is not None
         if not part_mode.has_schema:
             options[_FORMAT_OPTIONS[part]] = part_mode.format
@@ -412,9 +412,9 @@ def _configured(
             )
         elif is_registered:
             options |= {f"{part}_schema": schema} if schema is not None else {}
-            if getattr(wanted, _FORMAT_OPTIONS[part]) == _OPTIONS[_FORMAT_OPTIONS[part]].default:
+            if getattr(adoption, _FORMAT_OPTIONS[part]) == _OPTIONS[_FORMAT_OPTIONS[part]].default:
                 setting = Setting(part, schemas_of(log, deadline), schema)
-                kind = _kind(setting, wanted.topic, seen(), refused)
+                kind = _kind(setting, adoption.topic, seen(), refused)
                 options[_FORMAT_OPTIONS[part]] = part_mode.format_of(kind)
     return _Configured(options, mode.sources, copies_tombstones=not mode.value.has_schema)
 
@@ -437,22 +437,22 @@ def _kind(setting: Setting, topic: str, seen: inferring.Sample, refused: str) ->
 
 
 def _binding(
-    wanted: Adoption,
+    adoption: Adoption,
     writer: Writer,
     configured: _Configured,
     state: TableState,
     bounds: LogBounds,
 ) -> TopicBinding:
-    parts = (part for text in wanted.columns for part in text.split(","))
-    sources = parse_sources((*wanted.columns_from, *map(_entry, parts)))
-    given = spelt_as(sources, state.schema.columns)
-    said = {entry.column for entry in given}
+    parts = (part for text in adoption.columns for part in text.split(","))
+    sources = parse_sources((*adoption.columns_from, *map(_entry, parts)))
+    stated = spelt_as(sources, state.schema.columns)
+    columns = {entry.column for entry in stated}
     of_writer = parse_sources((*writer.sources(state.schema.columns), *configured.sources))
-    found = (e for e in of_writer if not any(path[: len(e.column)] == e.column for path in said))
-    stored = wanted.stored()
+    others = (e for e in of_writer if all(c[: len(e.column)] != e.column for c in columns))
+    stored = adoption.stored()
     unset = {n: v for n, v in configured.options.items() if stored[n] == _OPTIONS[n].default}
     spellings = tuple(dict.fromkeys((*stored.get("spellings", ()), *writer.spellings)))
-    columns_from = tuple(map(str, (*given, *found)))
+    columns_from = tuple(map(str, (*stated, *others)))
     return TopicBinding(
         **{**stored, **unset, "columns_from": columns_from, "spellings": spellings},
         tombstones="bad" if writer.needs_values and not configured.copies_tombstones else None,

@@ -199,7 +199,7 @@ def _check_same_log(log: HotLog, batch: Batch, deadline: Deadline, because: Seam
     settled(
         log,
         bounds,
-        lambda held: require(recreated(topic, held.topic_id, former_id), because),
+        lambda current: require(recreated(topic, current.topic_id, former_id), because),
         deadline,
     )
 

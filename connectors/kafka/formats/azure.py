@@ -56,8 +56,8 @@ class AzureRegistry(SchemaRegistry):
         self._group = config.group
 
     def _find(self, schema_id: SchemaId) -> Schema | None:
-        found = self._schema_at(f"$schemas/{urllib.parse.quote(str(schema_id))}")
-        return None if found is None else found[1]
+        identified = self._schema_at(f"$schemas/{urllib.parse.quote(str(schema_id))}")
+        return None if identified is None else identified[1]
 
     def _latest(self, subject: str) -> tuple[SchemaId, Schema] | None:
         if not self._group:

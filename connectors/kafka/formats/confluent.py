@@ -49,14 +49,14 @@ def _write(schema_id: SchemaId, part: str, kind: str) -> tuple[bytes, Headers]: 
 
 def _message_path(value: bytes, file: FileDescriptor) -> tuple[MessagePath, int]:  # noqa: ARG001
     """See `Framing.message_path`."""
-    count, place = zigzag(value, 0, NO_PATH)
+    count, position = zigzag(value, 0, NO_PATH)
     if not 0 <= count <= len(value):
         raise ValueError(NO_PATH)
     indexes = []
     for _ in range(count):
-        index, place = zigzag(value, place, NO_PATH)
+        index, position = zigzag(value, position, NO_PATH)
         indexes.append(index)
-    return tuple(indexes) or (0,), place
+    return tuple(indexes) or (0,), position
 
 
 def _of_apicurio(headers: Headers, part: str, kind: str) -> SchemaId:

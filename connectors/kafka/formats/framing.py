@@ -55,24 +55,24 @@ class Framing:
     bare: Callable[[bytes], bytes] = _as_it_is
 
 
-def varint(value: bytes, place: int, problem: str) -> tuple[int, int]:
+def varint(value: bytes, position: int, problem: str) -> tuple[int, int]:
     """Returns the varint of at most 35 bits at a position, and the position after it.
 
     Raises:
         ValueError: there is none; the problem is its text.
     """
     bits = shift = 0
-    while place < len(value) and shift < 35:
-        byte = value[place]
-        place += 1
+    while position < len(value) and shift < 35:
+        byte = value[position]
+        position += 1
         bits |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
-            return bits, place
+            return bits, position
     raise ValueError(problem)
 
 
-def zigzag(value: bytes, place: int, problem: str) -> tuple[int, int]:
+def zigzag(value: bytes, position: int, problem: str) -> tuple[int, int]:
     """Returns the zigzag varint at a position, and the position after it; see `varint`."""
-    bits, place = varint(value, place, problem)
-    return (bits >> 1) ^ -(bits & 1), place
+    bits, position = varint(value, position, problem)
+    return (bits >> 1) ^ -(bits & 1), position

@@ -80,12 +80,12 @@ def _bare(value: bytes) -> bytes:
 
 def _message_path(value: bytes, file: FileDescriptor) -> tuple[MessagePath, int]:
     """See `Framing.message_path`."""
-    number, place = varint(value, 0, NO_PATH)
+    number, position = varint(value, 0, NO_PATH)
     paths = _paths(file)
     path = paths[number] if number < len(paths) else None
     if path is None:
         raise ValueError(f"the schema has no message of the number {number}")
-    return path, place
+    return path, position
 
 
 def _first_message(file: FileDescriptor) -> bytes:

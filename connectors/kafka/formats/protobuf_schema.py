@@ -217,24 +217,24 @@ PACKED_DEPTH_MAX = 50
 """An `Any` nested deeper makes a bad record: Protobuf's parser counts only the levels in each."""
 
 
-def tree_of(message: Descriptor, known: dict[str, Node] | None = None) -> Node:
+def tree_of(message: Descriptor, records: dict[str, Node] | None = None) -> Node:
     """Returns the tree of a message; a record's attributes hold its fields."""
-    known = {} if known is None else known
+    records = {} if records is None else records
     name = message.full_name
     if name == TIMESTAMP:
         return Node("long", "timestamp-micros", name)
     if name in WRAPPERS:
-        node = _single(message.fields_by_name["value"], known)
+        node = _single(message.fields_by_name["value"], records)
         node.attributes = {**node.attributes, "wrapper": True}
         return node
     if name in JSON_MESSAGES:
         return Node("string", "json", name)
-    if name not in known or name == ANY:  # each field of that type may hold others
-        node = known[name] = Node("record", name=name, attributes=dict(message.fields_by_name))
+    if name not in records or name == ANY:  # each field of that type may hold others
+        node = records[name] = Node("record", name=name, attributes=dict(message.fields_by_name))
         for field in message.fields:
-            node.members[field.name] = _member(field, known)
+            node.members[field.name] = _member(field, records)
             node.defaults[field.name] = None
-    return known[name]
+    return records[name]
 
 
 def add_packed(root: Node, file: FileDescriptor) -> None:
@@ -246,8 +246,8 @@ def add_packed(root: Node, file: FileDescriptor) -> None:
     """
     anys = [node for node in every(root) if node.name == ANY]
     if anys:
-        known: dict[str, Node] = {}
-        packed = {m.full_name: tree_of(m, known) for m in _messages(file, set())}
+        records: dict[str, Node] = {}
+        packed = {m.full_name: tree_of(m, records) for m in _messages(file, set())}
         inner = [n for tree in packed.values() for n in every(tree) if n.name == ANY]
         for node in {*anys, *inner}:
             node.packed = packed
@@ -350,19 +350,19 @@ def _inside(field: FieldDescriptor) -> Descriptor | None:
     return message
 
 
-def _member(field: FieldDescriptor, known: dict[str, Node]) -> Node:
+def _member(field: FieldDescriptor, records: dict[str, Node]) -> Node:
     inner = field.message_type
     if inner is not None and inner.GetOptions().map_entry:
-        return Node("map", inner=_single(inner.fields_by_name["value"], known))
-    node = _single(field, known)
+        return Node("map", inner=_single(inner.fields_by_name["value"], records))
+    node = _single(field, records)
     if field.is_repeated:
         return Node("array", inner=node)
     return Node("union", branches=[Node("null"), node]) if field.has_presence else node
 
 
-def _single(field: FieldDescriptor, known: dict[str, Node]) -> Node:
+def _single(field: FieldDescriptor, records: dict[str, Node]) -> Node:
     if field.message_type is not None:
-        return tree_of(field.message_type, known)
+        return tree_of(field.message_type, records)
     if field.enum_type is not None:
         values = reversed(field.enum_type.values)  # the first of a number's names counts
         return Node("enum", attributes={"names": {value.number: value.name for value in values}})
