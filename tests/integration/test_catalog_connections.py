@@ -6,7 +6,11 @@ briefly that every connection soon renews its own.
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import json
+import multiprocessing
+import pathlib
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -22,13 +26,7 @@ from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.load import load
 from seamline.gateway.tiering.tables import start_spark
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.prove,
-    pytest.mark.spark,
-    # PySpark leaves the sockets to the garbage collector through which `collect` gets its rows
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.integration, pytest.mark.prove, pytest.mark.spark]
 
 _LIFE_S = 8
 """How long a token lives."""
@@ -70,9 +68,9 @@ class Guarded:
         assert session.sql("SHOW NAMESPACES IN lake").collect() == []
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    folder = tmp_path_factory.mktemp("guarded")
+@contextlib.contextmanager
+def guarded(folder: pathlib.Path) -> Iterator[Guarded]:
+    """Spark and its catalog, with what it keeps in a folder."""
     with (
         IdentityProvider(_LIFE_S) as provider,
         GuardedCatalog(folder, provider.is_valid) as catalog,
@@ -95,27 +93,37 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
             )
         )
         spark = start_spark(Connections(load(file, environment={}).config))
-        yield Guarded(spark, provider, catalog)
-        submission.stop(spark)
+        try:
+            yield Guarded(spark, provider, catalog)
+        finally:
+            submission.stop(spark)
 
 
-def test_batches_share_connections_which_end_with_their_sessions(guarded: Guarded) -> None:
-    before, apart = guarded.connections, SessionsApart(guarded.spark)
-    for _ in range(3):
+def batches(folder: pathlib.Path) -> None:
+    """What is tested, for a process of its own: PySpark leaves its traces in all of py4j."""
+    with guarded(folder) as own:
+        before, apart = own.connections, SessionsApart(own.spark)
+        for _ in range(3):
+            with apart.session() as session:
+                own.use(session)
+        assert own.connections - before == 1
+        with apart.session() as session, apart.session() as other:
+            assert session is not other
+            own.use(other)
+        assert own.connections - before == 2
+        renewed = own.tokens + 4
+        wait_until(lambda: own.tokens >= renewed, 90, "renewed tokens")
+        with pytest.raises(ValueError, match="refused"), apart.session() as failed:
+            raise ValueError("refused")
         with apart.session() as session:
-            guarded.use(session)
-    assert guarded.connections - before == 1
-    with apart.session() as session, apart.session() as other:
-        assert session is not other
-        guarded.use(other)
-    assert guarded.connections - before == 2
-    renewed = guarded.tokens + 4
-    wait_until(lambda: guarded.tokens >= renewed, 90, "renewed tokens")
-    with pytest.raises(ValueError, match="refused"), apart.session() as failed:
-        raise ValueError("refused")
-    with apart.session() as session:
-        assert session is not failed
-        guarded.use(session)
-    assert guarded.connections - before == 2
-    apart.close()
-    guarded.wait_until_quiet()
+            assert session is not failed
+            own.use(session)
+        assert own.connections - before == 2
+        apart.close()
+        own.wait_until_quiet()
+
+
+def test_batches_share_connections_which_end_with_their_sessions(tmp_path: pathlib.Path) -> None:
+    spawning = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawning) as process:
+        process.submit(batches, tmp_path).result(400)
