@@ -6,6 +6,7 @@ A module of commands imports what a command needs only when that command is call
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -25,12 +26,15 @@ from seamline.seam.options import ADOPT_OPTIONS, OPTIONS, Flag, Option
 
 if TYPE_CHECKING:
     from seamline.gateway.config.load import Loaded
+    from seamline.gateway.config.model import Config
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 PORT = click.IntRange(0, 65535)
 """A port to listen on; 0 picks a free one."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+Connect = Callable[["Config"], contextlib.AbstractContextManager[Connections]]
+"""Opens the connections of a configuration, for as long as a command runs."""
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -65,17 +69,17 @@ def config_options(command: F) -> F:
 def connected(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options of `config_options`, and passes the connections of that configuration.
 
-    They are closed when the command ends, however it ends.
+    They are closed when the command ends, however it ends. A program that invokes the command may
+    pass what opens them, as the context's `obj`.
     """
 
     @config_options
     @functools.wraps(command)
     def run(config_file: str | None, settings: tuple[str, ...], **others: Any) -> None:
-        connections = Connections(load_config(config_file, settings).config)
-        try:
+        config = load_config(config_file, settings).config
+        connect: Connect | None = click.get_current_context().obj
+        with connect(config) if connect else contextlib.closing(Connections(config)) as connections:
             command(connections, **others)
-        finally:
-            connections.close()
 
     return run
 

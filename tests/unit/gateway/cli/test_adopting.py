@@ -6,6 +6,7 @@ from is another place.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -29,11 +30,9 @@ COLUMNS = "partition=k_partition,offset=k_offset"
 
 
 @pytest.fixture
-def shop(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+def shop(tmp_path: pathlib.Path) -> Shop:
     """A table that another writer has begun to fill."""
     made = Shop(tmp_path)
-    monkeypatch.setattr(made.connections, "close", lambda: None)
-    monkeypatch.setattr("seamline.gateway.cli.options.Connections", lambda _: made.connections)
     made.create(FLAT)
     made.produce(20)
     made.copy({0: 6, 1: 7})
@@ -43,7 +42,12 @@ def shop(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
 def run(shop: Shop, command: Any, *arguments: str, answer: str = "") -> Result:
     """What a command says and ends with."""
     config = ["--config", str(shop.folder / "seamline.yaml")]
-    return CliRunner().invoke(command, [*arguments, *config], input=answer)
+    return CliRunner().invoke(
+        command,
+        [*arguments, *config],
+        input=answer,
+        obj=lambda _: contextlib.nullcontext(shop.connections),
+    )
 
 
 def adopt(shop: Shop, *arguments: str, answer: str = "") -> Result:
