@@ -219,15 +219,24 @@ def proxy_options(proxies: Mapping[str, str]) -> list[str]:
     return options
 
 
-def _ivy_jar() -> pathlib.Path:
+def pyspark_folder() -> pathlib.Path:
+    """Returns the folder of PySpark, which is not imported for that.
+
+    Raises:
+        SeamlineError: MISSING_EXTRA.
+    """
     spark = importlib.util.find_spec("pyspark")
     if spark is None or not spark.submodule_search_locations:
         raise SeamlineError(
             MISSING_EXTRA,
-            "fetching jars needs pyspark, which is not installed",
+            "fetching jars and a local Spark need pyspark, which is not installed",
             hint="pip install 'seamline[spark]'",
         )
-    jars = pathlib.Path(spark.submodule_search_locations[0], "jars")
+    return pathlib.Path(spark.submodule_search_locations[0])
+
+
+def _ivy_jar() -> pathlib.Path:
+    jars = pyspark_folder() / "jars"
     found = sorted(jars.glob("ivy-*.jar"))
     if not found:
         raise SeamlineError(

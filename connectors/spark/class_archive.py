@@ -2,15 +2,14 @@
 
 Most of what a small job costs is loading classes: reading them from jars, parsing and verifying
 them. Java can write those that a program used into a file when it ends, and map that file the next
-time. The program here is a Spark that does a little of everything. It runs once for each user,
-release of Java and set of jars; the file is beside the jars. A Java for which an archive does not
-fit, since a jar has been replaced or its heap is too large, ignores it.
+time. The program here is a Spark that does a little of everything. It runs once for each user, Java
+and set of jars; the file is beside the jars. Java ignores an archive if a jar has been replaced. So
+the archive's name says which files it is of, and as of when.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import os
 import pathlib
 import subprocess
@@ -20,7 +19,7 @@ from collections.abc import Iterable, Sequence
 
 from seamline.connectors.files import exclusive, named_write_errors
 from seamline.connectors.jvm import jars
-from seamline.connectors.jvm.ivy import Report
+from seamline.connectors.jvm.ivy import Report, pyspark_folder
 from seamline.connectors.jvm.java import Java, find_java
 from seamline.connectors.spark import submission
 from seamline.connectors.spark.settings import SparkSettings
@@ -56,17 +55,41 @@ def java_options(archive: pathlib.Path) -> tuple[str, ...]:
     return f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", *_SILENT
 
 
-def archive_of(files: Sequence[pathlib.Path], java: Java) -> pathlib.Path:
+def archive_of(
+    files: Sequence[pathlib.Path], java: Java, home: pathlib.Path | None = None
+) -> pathlib.Path:
     """Returns where the archive of a local Spark is, or would be.
+
+    Its name consists of a part for the paths of all that Java compares with an archive, and one for
+    their sizes and times.
 
     Args:
         files: The jars on its class path besides its own, in this order.
         java: What it runs on.
+        home: Spark's folder; by default, PySpark's in this environment.
     """
-    spark = importlib.metadata.distribution("pyspark")
-    parts = (_FORMAT, java.build, str(spark.locate_file("pyspark")), spark.version, *files)
-    name = f"spark-classes-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}.jsa"
-    return jars.cache_directory(os.environ) / name
+    home = home or pyspark_folder()
+    runtime = java.path.resolve().parents[1] / "lib"
+    compared = [
+        *(runtime / "modules", runtime / "server" / "classes.jsa"),
+        *sorted((home / "jars").glob("*.jar")),
+        *files,
+    ]
+    states = [(str(path), *_size_and_time(path)) for path in compared]
+    parts = (_digest(runtime, home, *files), _digest(_FORMAT, java.build, *states))
+    return jars.cache_directory(os.environ) / f"spark-classes-{'-'.join(parts)}.jsa"
+
+
+def _size_and_time(path: pathlib.Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except FileNotFoundError:  # Java finds that out, too
+        return 0, 0
+    return status.st_size, status.st_mtime_ns
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
 def prepare(report: Report, stores: Iterable[str] = ()) -> None:
@@ -91,7 +114,7 @@ def _make(archive: pathlib.Path, files: Sequence[pathlib.Path], report: Report) 
     waiting = "spark: another process is archiving the classes; waiting for it"
     with (
         named_write_errors(archive.parent, JARS_UNAVAILABLE, hint=hint),
-        exclusive(archive.with_suffix(".lock"), lambda: report(waiting)),
+        exclusive(archive.with_name(f"{_paths_part(archive)}.lock"), lambda: report(waiting)),
         tempfile.TemporaryDirectory(prefix="classes-", dir=archive.parent) as folder,
     ):
         if archive.exists():
@@ -114,6 +137,18 @@ def _make(archive: pathlib.Path, files: Sequence[pathlib.Path], report: Report) 
                 f"a Spark whose classes are archived failed: {output.splitlines()[-1:] or error}",
             ) from error
         written.rename(archive)
+        remove_older(archive)
+
+
+def remove_older(archive: pathlib.Path) -> None:
+    """Removes the archives of what was at the same paths before, which no Java maps any more."""
+    for other in archive.parent.glob(f"{_paths_part(archive)}-*.jsa"):
+        if other != archive:
+            other.unlink(missing_ok=True)
+
+
+def _paths_part(archive: pathlib.Path) -> str:
+    return archive.stem.rpartition("-")[0]
 
 
 def _run(archive: pathlib.Path, files: tuple[pathlib.Path, ...]) -> None:

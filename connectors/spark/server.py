@@ -22,7 +22,7 @@ import time
 
 from seamline.connectors import supervision
 from seamline.connectors.files import private_folder
-from seamline.connectors.jvm.java import find_java
+from seamline.connectors.jvm.ivy import pyspark_folder
 from seamline.connectors.spark import submission
 from seamline.connectors.spark.settings import SparkSettings, environment
 from seamline.errors import SPARK_UNAVAILABLE, SeamlineError
@@ -46,8 +46,7 @@ class ConnectServer:
         """The server's address, its token included; starts the server if it is not running.
 
         Raises:
-            SeamlineError: SPARK_UNAVAILABLE when it does not come up, JAVA_NOT_FOUND,
-                JAVA_UNSUPPORTED.
+            SeamlineError: SPARK_UNAVAILABLE when it does not come up.
         """
         with self._lock:
             if self._keeper is None or self._keeper.poll() is not None:
@@ -74,7 +73,6 @@ class ConnectServer:
         return f"sc://localhost:{self._port}/;token={self._token}"
 
     def _start(self) -> None:
-        find_java(os.environ)
         scratch = self._settings.scratch
         private_folder(scratch)
         self._port = _free_port()
@@ -107,14 +105,8 @@ class ConnectServer:
             "spark.connect.grpc.binding.port": str(self._port),
             "spark.connect.authenticate.token": self._token,
         }
-        program = str(_spark_home() / "bin" / "spark-submit")
+        program = str(pyspark_folder() / "bin" / "spark-submit")
         return [program, "--class", _MAIN, *submission.options(conf, folder), "spark-internal"]
-
-
-def _spark_home() -> pathlib.Path:
-    import pyspark
-
-    return pathlib.Path(pyspark.__file__).parent
 
 
 def _free_port() -> int:

@@ -206,7 +206,7 @@ def test_missing_pyspark_is_an_install_hint(tmp_path: pathlib.Path) -> None:
         text=True,
         check=False,
     )
-    assert "MISSING_EXTRA: fetching jars needs pyspark" in answer.stderr
+    assert "MISSING_EXTRA: fetching jars and a local Spark need pyspark" in answer.stderr
     assert "hint: pip install 'seamline[spark]'" in answer.stderr
 
 

@@ -24,6 +24,7 @@ from support.gateway import Gateway
 from support.stack import Stack
 from support.waiting import wait_until
 
+from seamline.connectors.jvm.java import find_java
 from seamline.connectors.spark.sessions import Sessions
 from seamline.errors import SeamlineError
 
@@ -173,8 +174,14 @@ class TestEarlyStart:
     pytestmark = SPARK
 
     def test_it_starts_before_a_statement_needs_it(
-        self, stack: Stack, tmp_path: pathlib.Path
+        self, stack: Stack, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        log = tmp_path / "java.log"
+        java = tmp_path / "java" / "bin" / "java"
+        java.parent.mkdir(parents=True)
+        java.write_text(f'#!/bin/sh\necho $* >> {log}\nexec {find_java(os.environ).path} "$@"\n')
+        java.chmod(0o755)
+        monkeypatch.setenv("JAVA_HOME", str(java.parents[1]))
         flags = {"spark.start_early": "true", "state_directory": str(tmp_path)}
         config = stack.configured(flags)
         assert config.spark.remote is None
@@ -182,3 +189,4 @@ class TestEarlyStart:
             wait_until(lambda: [*tmp_path.rglob("connect.log")], what="Spark to start")
             assert early.rows("SELECT 1", "spark") == [(1,)]
             assert len([*tmp_path.rglob("connect.log")]) == 1
+        assert log.read_text().splitlines().count("-version") == 1, "its version is asked for once"
