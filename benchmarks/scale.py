@@ -250,9 +250,8 @@ def log_of(stack: LocalStack, **partitions: int) -> Iterator[KafkaLog]:
     assert servers is not None
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     producer = Producer({"bootstrap.servers": servers, "log_level": 0})
-    made = admin.create_topics([NewTopic(name, count) for name, count in partitions.items()])
     for name, count in partitions.items():
-        made[name].result(120)
+        admin.create_topics([NewTopic(name, count)])[name].result(120)
         for partition in range(count):
             producer.produce(name, b"{}", partition=partition)
     assert producer.flush(300) == 0
