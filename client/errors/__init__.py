@@ -723,6 +723,9 @@ JARS_CHANGED = _declare(
     "The jars were altered in transit: check the proxy, or the mirror that "
     "SEAMLINE_IVY_SETTINGS names.",
 )
+PACKAGE_CONFLICT = _declare(
+    "PACKAGE_CONFLICT", 111, _USER, "Uninstall the named package, or use another environment."
+)
 
 # --- Limits ---------------------------------------------------------------------------------------
 

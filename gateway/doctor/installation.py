@@ -41,6 +41,11 @@ def look() -> Iterator[Finding]:
         yield warning(f"Seamline {VERSION} runs without being installed", "pip install seamline")
         return
     yield ok(f"Seamline {VERSION}")
+    if _installed("sqlglotc") is not None:
+        yield wrong(
+            "sqlglotc is installed: the gateway cannot extend sqlglot once it is compiled",
+            "pip uninstall sqlglotc",
+        )
     yield from _of_extras(requirements)
 
 

@@ -172,6 +172,7 @@ TRINO_ERRORS: Mapping[ErrorCode, TrinoError | None] = {
     ours.LOCAL_STACK_DOWN: None,
     ours.STATE_DIRECTORY_TAKEN: None,
     ours.JARS_CHANGED: None,
+    ours.PACKAGE_CONFLICT: None,
     # Limits
     ours.MEMORY_LIMIT: _resources("EXCEEDED_LOCAL_MEMORY_LIMIT", 7),
     ours.TAIL_TOO_LARGE: None,

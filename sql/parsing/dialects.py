@@ -6,6 +6,7 @@ Each grammar records the position of a `?` in the text, because a tree has an or
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +21,7 @@ from seamline.errors import (
     INVALID_ARGUMENT,
     INVALID_PARAMETERS,
     MULTIPLE_STATEMENTS,
+    PACKAGE_CONFLICT,
     STATEMENT_NOT_ALLOWED,
     STATEMENT_TOO_LARGE,
     SYNTAX_ERROR,
@@ -31,6 +33,13 @@ from seamline.sql.locations import token_position
 from seamline.sql.near import did_you_mean
 from seamline.sql.parsing.listagg import parse_listagg
 from seamline.sql.trees import nodes_of_kind
+
+if not inspect.isfunction(sqlglot.Parser.parse):
+    raise SeamlineError(
+        PACKAGE_CONFLICT,
+        "sqlglotc is installed: Seamline's grammar cannot extend sqlglot's once it is compiled",
+        hint="pip uninstall sqlglotc",
+    )
 
 _EXPONENT = re.compile(
     r"'[^']*'?|\"[^\"]*\"?|--[^\n]*|/\*(?:.*?\*/|.*)"

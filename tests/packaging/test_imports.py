@@ -157,3 +157,16 @@ def test_a_command_loads_what_it_uses(command: str, folder: pathlib.Path) -> Non
 def test_help_loads_nothing(tmp_path: pathlib.Path) -> None:
     commands = ["", "local", "table", "config", *COMMANDS]
     assert loaded(tmp_path, *([*command.split(), "--help"] for command in commands)) == NOTHING
+
+
+def test_compiled_sqlglot_is_refused_by_name() -> None:
+    code = (
+        "import sqlglot, sys\n"
+        "sqlglot.Parser.parse = len\n"  # what mypyc compiles is no Python function either
+        "from seamline.cli import main\n"
+        "main(['serve'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    message, hint = done.stderr.splitlines()
+    assert message.startswith("error: PACKAGE_CONFLICT: sqlglotc is installed: ")
+    assert hint == "hint: pip uninstall sqlglotc"
