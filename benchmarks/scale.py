@@ -49,6 +49,7 @@ from seamline.gateway.app.wiring import Gateway
 from seamline.gateway.config.load import load
 from seamline.gateway.deadline import no_deadline
 from seamline.gateway.dev.local.stack import LocalStack
+from seamline.gateway.memory import settle_memory
 from seamline.gateway.names import TableName
 from seamline.gateway.statements.statement import StatementRequest
 from seamline.gateway.system.system_tables import information_schema
@@ -543,6 +544,7 @@ def main() -> None:
     unknown = [name for name in names if name not in LAWS]
     if unknown:
         sys.exit(f"error: no law {', '.join(unknown)}; there are {', '.join(LAWS)}")
+    settle_memory()
     lines = ["| law | small | large | ratio | goal |", "|---|---|---|---|---|"]
     body = {}
     for name in names:
