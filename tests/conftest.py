@@ -50,7 +50,9 @@ ONE_PASS = frozenset(
 """Modules whose tests on real parts belong to `make test`; those of all others are long proofs."""
 
 
-LONG = frozenset({"test_newest", "test_readers", "test_explorer", "test_simulator"})
+LONG = frozenset(
+    {"test_newest", "test_readers", "test_explorer", "test_simulator", "test_token_logins"}
+)
 """Modules of minutes each, which begin first with those of the one pass: the last one to end would
 end alone."""
 
