@@ -7,8 +7,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from seamline.connectors.config import ClusterConfig
 from seamline.connectors.kafka.clients import properties_of
-from seamline.connectors.kafka.cluster import Cluster, named_error
+from seamline.connectors.kafka.cluster import named_error
 from seamline.connectors.kafka.writing import RECORD_BYTES_MAX
 from seamline.connectors.protocols.raw_records import NewRecord
 from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
@@ -17,20 +18,25 @@ _WAIT_S = 10.0
 _POLL_S = 0.05
 
 
-class TopicAppender:
-    """Appends to one topic; not to be shared between threads."""
+def idempotent_producer(cluster: ClusterConfig) -> Producer:
+    """Returns a new producer for a `TopicAppender`."""
+    return Producer(
+        {
+            "message.max.bytes": RECORD_BYTES_MAX,
+            **properties_of(cluster),
+            "enable.idempotence": True,
+            "message.timeout.ms": int(1000 * _WAIT_S),
+        }
+    )
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+
+class TopicAppender:
+    """Appends to one topic; not to be shared between threads, nor is its producer."""
+
+    def __init__(self, producer: Producer, topic: str) -> None:
         self._topic = topic
         self._failures: list[KafkaError] = []
-        self._producer = Producer(
-            {
-                "message.max.bytes": RECORD_BYTES_MAX,
-                **properties_of(cluster.config),
-                "enable.idempotence": True,
-                "message.timeout.ms": int(1000 * _WAIT_S),
-            }
-        )
+        self._producer = producer
 
     def append(self, values: Sequence[bytes]) -> None:
         """Appends records without keys; see `append_records`."""

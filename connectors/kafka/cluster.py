@@ -121,7 +121,11 @@ class Cluster:
         admin = self.admin
         try:
             with login_as_cause(self.config):
-                yield admin
+                try:
+                    yield admin
+                except SeamlineError:
+                    admin.poll(0)  # which calls `error_cb`
+                    raise
         except SeamlineError as error:
             if error.code in (KAFKA_UNAVAILABLE, DEADLINE_EXCEEDED):
                 with self._lock:
@@ -202,22 +206,22 @@ class Cluster:
                 return
         consumer.close()
 
-    def idle_producer(self, partitioner: str) -> Producer | None:
+    def idle_producer(self, kind: str) -> Producer | None:
         """Returns a producer that `keep_producer` got lately; None if there is none."""
         with self._lock:
-            producers = self._producers.pop(partitioner, [])
+            producers = self._producers.pop(kind, [])
             fresh = [one for one in producers if one[1] > time.monotonic() - _PRODUCER_IDLE_S]
             producer = fresh.pop()[0] if fresh else None
-            self._producers[partitioner] = fresh
+            self._producers[kind] = fresh
         return producer
 
-    def keep_producer(self, partitioner: str, producer: Producer) -> None:
-        """Keeps a producer, whose last transaction is committed, for the next one.
+    def keep_producer(self, kind: str, producer: Producer) -> None:
+        """Keeps a producer with nothing left to send or commit for the next one of its kind.
 
         A new one costs a connection and an id; with a login, also a second that the client sleeps.
         """
         with self._lock:
-            idle = self._producers.setdefault(partitioner, [])
+            idle = self._producers.setdefault(kind, [])
             if not self._closed and len(idle) < _PRODUCERS_MAX:
                 idle.append((producer, time.monotonic()))
 

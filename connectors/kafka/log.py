@@ -32,7 +32,8 @@ from confluent_kafka.admin import ConfigResource
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.confirmed_ends import ConfirmedEnds
-from seamline.connectors.kafka.appending import TopicAppender
+from seamline.connectors.kafka.appending import TopicAppender, idempotent_producer
+from seamline.connectors.kafka.clients import login_as_cause
 from seamline.connectors.kafka.cluster import (
     SILENT_S,
     Cluster,
@@ -69,6 +70,7 @@ from seamline.seam.log import READ_COMMITTED, READ_UNCOMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 
 _TOPICS_CACHED_MAX = 10_000
+_APPENDING = "appending"
 _POLICY, _COMPACTION_LAG = "cleanup.policy", "min.compaction.lag.ms"
 _NO_OFFSET = -1
 _POLL_S = 0.02
@@ -107,9 +109,9 @@ class KafkaLog:
 
     def topics(self, deadline: Deadline) -> list[str]:
         """See `HotLog.topics`; leaves out Kafka's own topics."""
-        with self._cluster.dependency.call():
+        with self._cluster.dependency.call(), self._cluster.asking() as admin:
             try:
-                listing = self._cluster.admin.list_topics(timeout=seconds(deadline))
+                listing = admin.list_topics(timeout=seconds(deadline))
             except KafkaException as error:
                 raise named_error(error, "listing topics") from error
         return sorted(name for name in listing.topics if not name.startswith("__"))
@@ -253,7 +255,11 @@ class KafkaLog:
 
     def append(self, topic: str, records: Sequence[NewRecord]) -> None:
         """See `AppendsRecords.append`."""
-        TopicAppender(self._cluster, topic).append_records(records)
+        config = self._cluster.config
+        producer = self._cluster.idle_producer(_APPENDING) or idempotent_producer(config)
+        with login_as_cause(config):
+            TopicAppender(producer, topic).append_records(records)
+        self._cluster.keep_producer(_APPENDING, producer)
 
     def follow(
         self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int], patient: bool

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from seamline.connectors.kafka.clients import login_as_cause, properties_of, require_token
+from seamline.connectors.kafka.clients import login_as_cause, properties_of, require_login
 from seamline.connectors.kafka.cluster import Cluster, named_error
 from seamline.connectors.kafka.formats.large import PART_BYTES_MAX
 from seamline.connectors.protocols.deadlines import Deadline
@@ -93,7 +93,7 @@ class _Transaction:
                 "linger.ms": 5,
             }
         )
-        self._insist(lambda: producer.init_transactions(_WAIT_S))
+        self._insist(producer, lambda: producer.init_transactions(_WAIT_S))
         return producer
 
     def add(self, records: list[NewRecord]) -> None:
@@ -131,7 +131,7 @@ class _Transaction:
             self._deadline.check()
             self._require_delivered()
             if time.monotonic() > patient_until:
-                require_token(self._cluster.config)
+                require_login(self._cluster.config)
         self._require_delivered()
 
     def commit(self) -> dict[int, int]:
@@ -139,7 +139,7 @@ class _Transaction:
         self._is_open = False  # from here on only the cluster knows how it ends
         try:
             with login_as_cause(self._cluster.config):
-                self._insist(lambda: self._producer.commit_transaction(_WAIT_S))
+                self._insist(self._producer, lambda: self._producer.commit_transaction(_WAIT_S))
         except SeamlineError as error:
             raise SeamlineError(
                 error.code,
@@ -159,7 +159,7 @@ class _Transaction:
             except KafkaException:
                 return  # the cluster aborts it when it times out
 
-    def _insist(self, work: Callable[[], object]) -> None:
+    def _insist(self, producer: Producer, work: Callable[[], object]) -> None:
         done = False
         while not done:
             self._deadline.check()
@@ -169,7 +169,8 @@ class _Transaction:
             except KafkaException as error:
                 if not error.args[0].retriable():
                     raise named_error(error, topic=self._topic) from error
-                require_token(self._cluster.config)
+                producer.poll(0)  # which calls `error_cb`
+                require_login(self._cluster.config)
 
     def _note(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -19,7 +19,7 @@ from seamline.connectors import supervision
 from seamline.connectors.cache import Cache
 from seamline.connectors.dependencies import Outage
 from seamline.connectors.duckdb.workers import DuckDBWorkers
-from seamline.connectors.kafka.appending import TopicAppender
+from seamline.connectors.kafka.appending import TopicAppender, idempotent_producer
 from seamline.connectors.machine import cores
 from seamline.connectors.protocols.engines import Engine
 from seamline.connectors.supervision import Loop
@@ -209,7 +209,8 @@ class Gateway:
         hides = config.literals == "redact"
         if config.topic is not None:
             cluster = self.connections.cluster(self.config.default_cluster)
-            made = AuditLog(TopicAppender(cluster, config.topic), hides_literals=hides)
+            appender = TopicAppender(idempotent_producer(cluster.config), config.topic)
+            made = AuditLog(appender, hides_literals=hides)
         else:
             file = FileSink(config.file) if config.file is not None else None
             made = AuditLog(file, hides_literals=hides)

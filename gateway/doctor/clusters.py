@@ -16,7 +16,7 @@ from typing import Any
 
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.kafka import probing
-from seamline.connectors.kafka.clients import properties_of
+from seamline.connectors.kafka.clients import properties_of, reason_of, refusal
 from seamline.connectors.kafka.formats.registries import registry
 from seamline.connectors.kafka.probing import Answer
 from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
@@ -141,31 +141,10 @@ def _away(number: object, host: str, port: object) -> Finding:
 
 def _refused(config: ClusterConfig, messages: list[Any]) -> Finding | None:
     """Returns a finding if the client's errors show that the login or TLS fails."""
-    from confluent_kafka import KafkaError
-
-    properties = f"clusters.{config.name}.properties"
     for error in messages:
-        if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001 - librdkafka's name
-            remedy = f"Correct sasl.mechanism, sasl.username and sasl.password of {properties}."
-            if config.login:
-                remedy = f"Correct clusters.{config.name}.login, or what its identity may do."
-            if "SASL state" in error.str():
-                remedy = (
-                    f"That port takes no login: correct it, or security.protocol of {properties}."
-                )
-            return Finding(
-                Level.WRONG,
-                f"the login is refused: {_reason(error)}",
-                remedy,
-                KAFKA_UNAVAILABLE.name,
-            )
-        if error.code() == KafkaError._SSL:  # noqa: SLF001
-            return Finding(
-                Level.WRONG,
-                f"TLS fails: {_reason(error)}",
-                "Correct ssl.ca.location, and ssl.certificate.location where brokers require one.",
-                KAFKA_UNAVAILABLE.name,
-            )
+        refused = refusal(config, error)
+        if refused is not None:
+            return Finding(Level.WRONG, *refused, KAFKA_UNAVAILABLE.name)
     return None
 
 
@@ -180,15 +159,10 @@ def _silent_broker(config: ClusterConfig, messages: list[Any]) -> Finding:
         remedy = "They may require a login: set security.protocol to sasl_ssl or sasl_plaintext."
     return Finding(
         Level.WRONG,
-        f"brokers accept connections, but do not answer this client: {_reason(messages[0])}",
+        f"brokers accept connections, but do not answer this client: {reason_of(messages[0])}",
         remedy,
         KAFKA_UNAVAILABLE.name,
     )
-
-
-def _reason(error: Any) -> str:
-    """Returns librdkafka's message without the name of its thread."""
-    return str(error.str()).rpartition("]: ")[2]
 
 
 def _some(things: list[Any], word: str) -> str:

@@ -7,10 +7,12 @@ process of its own.
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -20,7 +22,15 @@ from support.own_broker import running_broker
 from support.ports import reserved_port
 from support.stack import Stack
 
+from seamline.connectors.config import ClusterConfig
 from seamline.connectors.jvm import jars
+from seamline.connectors.kafka.cluster import Cluster
+from seamline.connectors.kafka.log import KafkaLog
+from seamline.connectors.kafka.writing import write
+from seamline.connectors.protocols.raw_records import NewRecord
+from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
+from seamline.gateway.deadline import StatementDeadline
+from seamline.seam.log import READ_COMMITTED
 
 pytestmark = pytest.mark.integration
 
@@ -39,6 +49,13 @@ required user_ann="right";
 ssl.keystore.type=PEM
 ssl.keystore.location={keystore}
 """
+
+LOGIN = {
+    "security.protocol": "sasl_plaintext",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "ann",
+    "sasl.password": "right",
+}
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +88,7 @@ def lines(found: list[dict[str, Any]], subject: str) -> str:
 def test_a_cluster_that_cannot_be_used_says_why(
     broker: dict[str, Any], tmp_path: pathlib.Path
 ) -> None:
-    login = {"sasl.mechanism": "PLAIN", "sasl.username": "ann", "sasl.password": "right"}
-    login["security.protocol"] = "sasl_plaintext"
+    login = LOGIN
     tls = {"security.protocol": "ssl", "ssl.ca.location": broker["ca"]}
     clusters = {
         "good": ("kafka", {}),
@@ -119,6 +135,42 @@ def test_a_cluster_that_cannot_be_used_says_why(
     assert "That port takes no login" in remedies["no-login-there"]
     assert "They may require a login" in remedies["login-there"]
     assert "advertised.listeners" in remedies["away"]
+
+
+@pytest.mark.parametrize(
+    ("listener", "properties", "message", "remedy"),
+    [
+        ("login", {**LOGIN, "sasl.password": "wrong!!"}, "the login is refused: ", "sasl.password"),
+        ("kafka", LOGIN, "the login is refused: ", "That port takes no login"),
+        ("tls", {"security.protocol": "ssl"}, "TLS fails: ", "ssl.ca.location"),
+    ],
+)
+def test_reads_and_writes_say_what_the_broker_refuses(
+    broker: dict[str, Any], listener: str, properties: dict[str, str], message: str, remedy: str
+) -> None:
+    servers = f"127.0.0.1:{broker[listener]}"
+    config = ClusterConfig(name="c", bootstrap_servers=servers, properties=properties)
+    record = NewRecord(None, b"{}")
+    deadline = StatementDeadline(60)
+    calls: list[Callable[[Cluster], object]] = [
+        lambda cluster: KafkaLog(cluster).bounds(["t"], READ_COMMITTED, deadline),
+        lambda cluster: KafkaLog(cluster).topics(deadline),
+        lambda cluster: KafkaLog(cluster).append("t", [record]),
+        lambda cluster: write(cluster, "t", [[record]], None, deadline),
+    ]
+
+    def failure(call: Callable[[Cluster], object]) -> SeamlineError:
+        with contextlib.closing(Cluster(config)) as cluster:
+            with pytest.raises(SeamlineError) as caught:
+                call(cluster)
+            return caught.value
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        failures = list(pool.map(failure, calls))
+    for error in failures:
+        assert error.code is KAFKA_UNAVAILABLE
+        assert message in error.message
+        assert remedy in error.hint
 
 
 def test_tables_say_what_statements_over_them_would(stack: Stack, tmp_path: pathlib.Path) -> None:
