@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 from confluent_kafka import Producer
 from harness import REPEATS, Comparison, compare, report, timed, verdict_of, write
-from stand import Stand, append, say, stand
+from stand import Stand, append, as_computed, say, stand
 
 import seamline
 
@@ -85,12 +85,6 @@ def main() -> None:
                 alone(running, connection, chosen, pathlib.Path(scratch))
             if "clients" in parts:
                 at_once(running, chosen)
-
-
-def as_computed(connection: seamline.Connection) -> None:
-    """Has every statement of a connection computed: nothing kept of earlier ones is used."""
-    for name in ("result_cache", "aggregates"):
-        connection.execute(f"SET SESSION {name} = 'off'")
 
 
 def produce(running: Stand, chosen: argparse.Namespace) -> None:

@@ -40,6 +40,12 @@ FROM range({start}, {end}) AS r(i)
 """
 
 
+def as_computed(connection: seamline.Connection) -> None:
+    """Has every statement of a connection computed: nothing kept of earlier ones is used."""
+    for name in ("result_cache", "aggregates"):
+        connection.execute(f"SET SESSION {name} = 'off'")
+
+
 class Server:
     """A gateway's processes.
 

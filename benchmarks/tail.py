@@ -29,7 +29,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from harness import REPEATS, Timing, compare, report, verdict_of, write
-from stand import Stand, say, stand
+from stand import Stand, as_computed, say, stand
 
 import seamline
 from seamline.connectors.kafka.cluster import Cluster
@@ -289,7 +289,8 @@ def again(running: Stand, own: Gateway, repeats: int) -> None:
 def _query(running: Stand, own: Gateway) -> tuple[float, float]:
     """Seconds that a statement takes, after checking its answer."""
     started, cpu = time.perf_counter(), time.process_time()
-    statement = own.service.submit(StatementRequest(SQL, engine="duckdb"), Principal("benchmark"))
+    request = StatementRequest(SQL, engine="duckdb", result_cache=False, aggregates="off")
+    statement = own.service.submit(request, Principal("benchmark"))
     statement.wait(600)
     found = time.perf_counter() - started, time.process_time() - cpu
     assert statement.error is None, statement.error
@@ -315,6 +316,7 @@ def spilled(running: Stand, budget_bytes: int, repeats: int) -> None:
             settings = {**large, "SEAMLINE_TAIL__MEMORY_BYTES": str(memory_bytes)}
             servers[name] = stack.enter_context(running.serve(name, settings))
             connection = stack.enter_context(seamline.connect(servers[name].url))
+            as_computed(connection)
             ask[name] = functools.partial(_ask, connection)
             say(f"the {name} gateway reads {running.producer.sent:,} bids")
             ask[name]()

@@ -22,7 +22,7 @@ from typing import Any
 import duckdb
 from confluent_kafka import Producer
 from harness import Comparison, compare, report, verdict_of
-from stand import Stand, append, say, stand
+from stand import Stand, append, as_computed, say, stand
 
 import seamline
 
@@ -83,8 +83,7 @@ def main() -> None:
         for (table,) in engine.execute(views).fetchall():
             fill(running, engine, pathlib.Path(scratch), table, chosen.hot / 100)
         with seamline.connect(running.url) as connection:
-            for name in ("result_cache", "aggregates"):
-                connection.execute(f"SET SESSION {name} = 'off'")
+            as_computed(connection)
             report(measured(running, connection, engine, chosen), "tpch")
 
 

@@ -24,8 +24,8 @@ from typing import Any
 from confluent_kafka import Producer
 from harness import Comparison, compare, report, verdict_of, with_descendants
 from pyiceberg.catalog.rest import RestCatalog
-from queries import COLUMNS, PARTITIONS, PROPERTIES, QUERIES, ROWS, as_computed, id_of, send
-from stand import Stand, say, stand
+from queries import COLUMNS, PARTITIONS, PROPERTIES, QUERIES, ROWS, id_of, send
+from stand import Stand, as_computed, say, stand
 
 import seamline
 from seamline.gateway.catalogs.connections import Connections

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 from confluent_kafka import Producer
 from harness import compare, report
-from stand import Stand, say, stand
+from stand import Stand, as_computed, say, stand
 
 import seamline
 from seamline.gateway.catalogs.connections import Connections
@@ -54,6 +54,7 @@ def main() -> None:
         fill(running, chosen.cold)
         produce(running, chosen)
         with seamline.connect(running.url) as connection:
+            as_computed(connection)
             check(connection, chosen)
             comparisons = []
             for name, sql in QUERIES.items():
