@@ -20,7 +20,7 @@ from seamline.connectors.iceberg.expressions import to_iceberg
 from seamline.connectors.iceberg.file_contents import FileReader
 from seamline.connectors.iceberg.moments import MomentColumns
 from seamline.connectors.iceberg.pruning import statistics_filter
-from seamline.connectors.iceberg.tables.scan import WILDCARD, has_wildcard
+from seamline.connectors.iceberg.tables.scan import NO_PATTERN, is_no_pattern
 from seamline.connectors.places import TablePlaces
 from seamline.connectors.table_formats import by_catalog_type
 from seamline.errors import SNAPSHOT_GONE, SeamlineError
@@ -92,7 +92,7 @@ class DeltaTable:
             files=tuple(map(_data_file, kept)),
             total_files=len(files),
             total_rows=sum(max(file.file.record_count, 0) for file in files),
-            unsupported=WILDCARD if any(map(has_wildcard, paths)) else None,
+            unsupported=NO_PATTERN if any(map(is_no_pattern, paths)) else None,
             only_duckdb=ONLY_DUCKDB,
             wanted=frozenset(column.field_id for column in columns),
         )

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from seamline.connectors import supervision
 from seamline.connectors.cache import Cache
+from seamline.connectors.duckdb.storage import as_pattern
 from seamline.sql.kernels.kernel import Use
 from seamline.sql.quoting import quoted_text
 from seamline.sql.slices import unsliced
@@ -112,7 +113,8 @@ class Instance:
 
     def lock(self, files: Files) -> None:
         """Restricts the instance to these files from here on."""
-        listed = ", ".join(quoted_text(path) for path in sorted(files))
+        # DuckDB requires both: the pattern as it is read, and the file that it matches
+        listed = ", ".join(map(quoted_text, sorted(files.union(map(as_pattern, files)))))
         self.connection.execute(f"SET allowed_paths = [{listed}]")
         self.connection.execute("SET enable_external_access = false")
         self.connection.execute("SET lock_configuration = true")

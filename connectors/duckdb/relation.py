@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from seamline.connectors.duckdb.literals import literal
-from seamline.connectors.duckdb.storage import local_path
+from seamline.connectors.duckdb.storage import as_pattern, local_path
 from seamline.connectors.newest import newest_condition
 from seamline.connectors.protocols.engine_tails import TailFile
 from seamline.connectors.protocols.engines import EngineScan
@@ -207,8 +207,7 @@ def hiding_sql(scan: EngineScan, files: Sequence[DataFile], keys: str) -> str:
 
 def row_counts_sql(files: Sequence[DataFile]) -> str:
     """Returns a SELECT of the numbers and row counts of files that are read together."""
-    paths = ", ".join(quoted_text(local_path(file.path)) for file in files)
-    return f"SELECT {FILE}, count(*) FROM read_parquet([{paths}], {_OPTIONS}) GROUP BY {FILE}"
+    return f"SELECT {FILE}, count(*) FROM read_parquet({_paths(files)}, {_OPTIONS}) GROUP BY {FILE}"
 
 
 def _newest_sql(scan: EngineScan, tail: str) -> str:
@@ -355,8 +354,12 @@ def _files_sql(
     if scan.cold_span is not None:
         conditions.append(_within(scan, scan.cold_span, stored))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    paths = ", ".join(quoted_text(local_path(file.path)) for file in files)
-    return f"SELECT {', '.join(columns)} FROM read_parquet([{paths}]{options}){where}"
+    return f"SELECT {', '.join(columns)} FROM read_parquet({_paths(files)}{options}){where}"
+
+
+def _paths(files: Sequence[DataFile | TailFile]) -> str:
+    """Returns a list of files, each of which matches one file, in this order."""
+    return f"[{', '.join(quoted_text(as_pattern(local_path(file.path))) for file in files)}]"
 
 
 def _place_sql(column: Field, files: Sequence[DataFile]) -> str | None:
@@ -633,8 +636,7 @@ def _tail_files_sql(scan: EngineScan, files: Sequence[TailFile]) -> Iterator[str
     )
     whole = [file for file in files if file.whole]
     for group in ([whole] if whole else []) + [[file] for file in files if not file.whole]:
-        paths = ", ".join(quoted_text(file.path) for file in group)
-        source = f"read_parquet([{paths}], can_have_nan = true, hive_partitioning = false)"
+        source = f"read_parquet({_paths(group)}, can_have_nan = true, hive_partitioning = false)"
         sql = f"SELECT {chosen or _nothing(scan)} FROM {source}"
         if not group[0].whole:
             offset, first = quoted(names.OFFSET), group[0]

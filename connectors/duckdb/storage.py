@@ -8,6 +8,7 @@ no others, which makes it a second safeguard besides DuckDB's list of allowed pa
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ import duckdb
 from fsspec import AbstractFileSystem
 
 from seamline.connectors.protocols.engines import EngineScan
+
+_WILDCARDS = re.compile(r"[*?[]")
 
 
 def local_path(path: str) -> str:
@@ -28,6 +31,14 @@ def local_path(path: str) -> str:
 def is_remote(path: str) -> bool:
     """Whether a location is not a local file."""
     return "://" in local_path(path)
+
+
+def as_pattern(path: str) -> str:
+    """Returns a location as the pattern that matches this file only: DuckDB reads paths as globs.
+
+    A remote location stays as it is, since `_StatementFiles` takes none for a pattern.
+    """
+    return path if is_remote(path) else _WILDCARDS.sub(r"[\g<0>]", path)
 
 
 def attach(connection: duckdb.DuckDBPyConnection, scans: Iterable[EngineScan]) -> None:
@@ -83,7 +94,7 @@ class _StatementFiles(AbstractFileSystem):
         return self._location(path) in self._opened_by
 
     def glob(self, path: str, **_: Any) -> list[str]:
-        """Returns the file itself: no pattern ever gets here."""
+        """Returns the file itself: what gets here is the path of one, whatever it has in it."""
         return [path] if self.exists(path) else []
 
     def modified(self, path: str) -> Any:

@@ -12,11 +12,15 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 from support import offline
 from support.gateway import Gateway
+from support.handmade import POSITIONS, File, Handmade, column, with_ids
 from support.handmade_shapes import Story
 from support.live import canonical
+
+from seamline.errors import SeamlineError
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +58,28 @@ def test_histories(gateway: Gateway, folder: pathlib.Path) -> None:
 def test_many_histories(gateway: Gateway, folder: pathlib.Path) -> None:
     for seed in range(1000, 1060):
         check(gateway, folder, seed)
+
+
+def of_folders(gateway: Gateway, root: pathlib.Path, *names: str) -> list[int]:
+    """Returns what is read of a table with two rows in each folder, of which one is deleted."""
+    files = []
+    for number, name in enumerate(names):
+        (root / "data" / name).mkdir(parents=True)
+        path = str(root / "data" / name / "0.parquet")
+        rows = with_ids(pa.table({"n": [number, -1 - number]}), {"n": 1})
+        gone = pa.table({"pos": pa.array([1], pa.int64())})
+        files += [File(rows, path=path), File(gone, POSITIONS, snapshot=2, of=path)]
+    table = Handmade(root, [[column(1, "n", "long")]])
+    catalog = gateway.parts.connections.catalog("lake").pyiceberg
+    catalog.register_table(("default", root.name), table.write(files))
+    return [n for (n,) in gateway.rows(f"SELECT n FROM {root.name} ORDER BY n", "duckdb")]
+
+
+@pytest.mark.prove
+def test_folders_with_wildcards(gateway: Gateway, folder: pathlib.Path) -> None:
+    warehouse = folder / "warehouse" / "default"
+    names = ("p=a", "p=*", "p=ab", "p=a*", "p=[ab]", "p=b", "p=**", "p=[", "p=!", "p=[!a]")
+    assert of_folders(gateway, warehouse / "wildcards", *names) == list(range(len(names)))
+    assert of_folders(gateway, warehouse / "backslash", "p=a\\b", "p=b") == [0, 1]
+    with pytest.raises(SeamlineError, match="a wildcard and a backslash"):
+        of_folders(gateway, warehouse / "both", "p=a\\*", "p=b")

@@ -483,17 +483,17 @@ def _unsupported(entries: Sequence[ManifestEntry], index: DeleteIndex) -> str | 
             return f"data files in {file.file_format.value}"
         if file.key_metadata:
             return "encrypted data files"
-        if has_wildcard(file.file_path):
-            return WILDCARD
+        if is_no_pattern(file.file_path):
+            return NO_PATTERN
     return None
 
 
-WILDCARD = "a data file whose path holds a wildcard"
+NO_PATTERN = "a data file whose path holds a wildcard and a backslash"
 
 
-def has_wildcard(path: str) -> bool:
-    """Whether DuckDB would read a path as a glob pattern."""
-    return any(symbol in path for symbol in "*?[")
+def is_no_pattern(path: str) -> bool:
+    """Whether no glob pattern of DuckDB's matches just this path: none can hold a backslash."""
+    return "\\" in path and any(symbol in path for symbol in "*?[")
 
 
 def _odd_column(columns: Iterable[Field]) -> str | None:
