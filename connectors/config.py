@@ -297,6 +297,11 @@ class SchemaRegistryConfig(Settings):
         return re.sub("(?<=://)[^/]*@", "", self.url).rstrip("/")
 
     @property
+    def public(self) -> dict[str, str]:
+        """What readers elsewhere, with credentials of their own, need to know of it."""
+        return {"type": self.type, "url": self.address, "region": self.region, "group": self.group}
+
+    @property
     def credentials(self) -> tuple[str, str]:
         """User name and password; those in its url if no others are set. Both may be empty."""
         credentials = re.search("://([^/:@]*):?([^/]*)@", self.url)

@@ -27,6 +27,8 @@ KEY = "key"
 HEADER = "header"
 TYPE_NAME = "@type"
 """The field with the name of a record's type, unless a record has such a field itself."""
+TYPED = frozenset({"avro", "protobuf"})
+"""Formats whose values have a schema, and types with names."""
 LOG_PARTS = ("headers", "partition", "offset", "timestamp", "timestamp_type", "topic")
 """What the log itself knows about a record; these parts cannot be bad and cannot be written."""
 
@@ -189,6 +191,15 @@ class Encoding:
     def names(self, column: str) -> bool:
         """Whether `sources` lists a column, or a field inside it."""
         return any(entry.column[0] == column for entry in self.sources)
+
+    @property
+    def needs_registry(self) -> bool:
+        """Whether a registry has the schemas of values or keys."""
+        stated = {part: LatestSchema.parse(text) is None for part, text in self.schemas}
+        formats = {VALUE: self.value, KEY: self.key}
+        return not all(stated.values()) or any(
+            form in TYPED and part not in stated for part, form in formats.items()
+        )
 
     @property
     def delete_mark(self) -> DeleteMark | None:

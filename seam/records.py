@@ -16,6 +16,7 @@ from seamline.errors import (
 from seamline.seam.binding import TopicBinding
 from seamline.seam.encoding import (
     TYPE_NAME,
+    TYPED,
     VALUE,
     Encoding,
     LatestSchema,
@@ -127,7 +128,7 @@ class DecoderSpec:
         In an upsert table a record of any type may hide a row of another, so there is none.
         """
         encoding = self.encoding
-        if self.primary_key or self.errors_of is not None or encoding.value not in _TYPED:
+        if self.primary_key or self.errors_of is not None or encoding.value not in TYPED:
             return None
         named = encoding.columns_of(Source(VALUE, (TYPE_NAME,)))
         for column in self.columns:
@@ -217,8 +218,6 @@ class DecoderSpec:
         return Places.of(self.encoding, self.stored)
 
 
-_TYPED = frozenset({"avro", "protobuf"})
-"""Formats whose values have types with names."""
 _ERRORS = str(
     Encoding(
         "raw", sources=parse_sources(f"{p} = {p}" for p in ("partition", "offset", "timestamp"))

@@ -15,14 +15,20 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
+from pydantic import ValidationError
 from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from seamline.connectors.config import ClusterConfig, SchemaRegistryConfig
+from seamline.connectors.config import (
+    ClusterConfig,
+    LoginConfig,
+    SchemaRegistryConfig,
+    Settings,
+)
 from seamline.connectors.duckdb.engine import read_scan
 from seamline.connectors.iceberg.static_table import static_table
 from seamline.connectors.iceberg.tables.catalog import IcebergTable, table_of_file
@@ -72,6 +78,7 @@ _READS_MAX = 4
 """The most reads of a tail, each of which continues to where compaction has come meanwhile."""
 
 _REQUEST_S = 60.0
+_Settings = TypeVar("_Settings", bound=Settings)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,8 +96,9 @@ class Options:
         kafka: librdkafka properties of the executors (`kafka.…`); the brokers' addresses come from
             the gateway unless they are among them.
         storage: PyIceberg properties of the storage (`iceberg.…`).
+        login: The executors' login to the cluster, as in the gateway's configuration (`login.…`).
         registry: How executors reach the schema registry, as in the gateway's configuration
-            (`registry.…`); its address comes from the gateway unless it is among them.
+            (`registry.…`); what it is and where comes from the gateway unless it is among them.
     """
 
     url: str
@@ -102,7 +110,8 @@ class Options:
     changes: bool
     kafka: Mapping[str, str]
     storage: Mapping[str, str]
-    registry: Mapping[str, str]
+    login: LoginConfig
+    registry: Mapping[str, Any]
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Options:
@@ -130,12 +139,38 @@ class Options:
             changes == "true",
             _with_prefix(options, "kafka."),
             _with_prefix(options, "iceberg."),
-            _with_prefix(options, "registry."),
+            _settings(LoginConfig, _with_prefix(options, "login."), "login"),
+            _registry_settings(_with_prefix(options, "registry.")),
         )
 
 
 def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {n.removeprefix(prefix): v for n, v in options.items() if n.startswith(prefix)}
+
+
+def _registry_settings(options: Mapping[str, str]) -> dict[str, Any]:
+    """Returns settings of a registry, those of its login as a value of their own."""
+    login = _with_prefix(options, "login.")
+    own = {name: value for name, value in options.items() if not name.startswith("login.")}
+    return {**own, "login": login} if login else own
+
+
+def _settings(kind: type[_Settings], values: Mapping[str, Any], prefix: str) -> _Settings:
+    """Returns settings that options state.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        name = ".".join([prefix, *map(str, problem["loc"])])
+        raise SeamlineError(
+            INVALID_ARGUMENT,
+            f"the option {name}: {problem['msg']}",
+            hint=f"The options {prefix}.… are settings of the gateway's configuration.",
+        ) from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +183,7 @@ class Table:
         bootstrap_servers: Where its topic's cluster is; None when there is no topic.
         options: The options of the read.
         data_locations: Where its files may be in addition to its own location.
-        schema_registry_url: Where the schemas of its topic's records are registered.
+        schema_registry: What has the schemas of its topic's records, and where it is.
     """
 
     seam: Seam
@@ -156,7 +191,7 @@ class Table:
     bootstrap_servers: str | None
     options: Options
     data_locations: Sequence[str] = ()
-    schema_registry_url: str = ""
+    schema_registry: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def place(cls, options: Options) -> Table:
@@ -194,7 +229,7 @@ class Table:
                 hint="CREATE TABLE … WITH (topic = '…') makes the table that is read here.",
             )
         located = body["metadata_location"], body["bootstrap_servers"]
-        registry = body.get("schema_registry_url", "")
+        registry = body.get("schema_registry") or {}
         return cls(seam, *located, options, body["data_locations"], registry)
 
     @property
@@ -371,11 +406,15 @@ class Table:
             name="source",
             bootstrap_servers=self.bootstrap_servers,
             properties=self.options.kafka,
+            login=self.options.login,
             schema_registry=self._schema_registry(),
         )
 
     def _schema_registry(self) -> SchemaRegistryConfig:
-        return SchemaRegistryConfig(**{"url": self.schema_registry_url, **self.options.registry})
+        if not encoding.parse(self.seam.log.format).needs_registry:
+            return SchemaRegistryConfig()
+        stated = {**self.schema_registry, **self.options.registry}
+        return _settings(SchemaRegistryConfig, stated, "registry")
 
     def cold_splits(self, span: ColdSpan | None, keys: KeysFound | None = None) -> list[ColdSplit]:
         """Splits the files of the snapshot into parts of a bounded size.

@@ -114,7 +114,7 @@ def pinned(table: PinnedTable, token: str, config: Config) -> dict[str, Any]:
         "metadata_location": table.cold.state.metadata_location if table.cold else None,
         "data_locations": list(catalog.data_locations) if catalog is not None else [],
         "bootstrap_servers": cluster.bootstrap_servers if cluster is not None else None,
-        "schema_registry_url": cluster.schema_registry.address if cluster is not None else "",
+        "schema_registry": cluster.schema_registry.public if cluster is not None else None,
         "format": decoder.format if decoder is not None else None,
         "on_error": decoder.on_error if decoder is not None else None,
         "token": token,

@@ -8,23 +8,28 @@ and writes what it read as JSON; the test changes the table between its runs.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import pathlib
 import random
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import fastavro
 import pytest
 from support.captured import CapturedUsers
+from support.cloud_registries import AzureRegistry, Glue, of_glue
 from support.gateway import Gateway
+from support.identity_provider import IdentityProvider
 from support.live import canonical
 from support.stack import Stack
 
 from seamline.connectors.spark.splits import Options, Table
-from seamline.errors import SeamlineError
+from seamline.errors import INVALID_ARGUMENT, SeamlineError
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -244,6 +249,84 @@ def test_changes_of_any_source_are_the_same_on_spark(
         streamed = [tuple(map(row.get, columns.split(", "))) for row in read_rows]
         changes = gateway.rows(f'SELECT {columns} FROM "{table}$changes"', "duckdb")
         assert canonical(streamed) == canonical(changes), envelope
+
+
+ORDER = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
+
+CREATE_ORDERS = "CREATE TABLE {name} (id bigint) WITH (topic = '{name}', format = 'avro')"
+
+
+def order(id_: int) -> bytes:
+    sink = io.BytesIO()
+    fastavro.schemaless_writer(sink, json.loads(ORDER), {"id": id_})
+    return sink.getvalue()
+
+
+def refusal_of(gateway: Gateway, name: str, **options: str) -> str:
+    """What the options of a read lack, as the driver says before there are tasks."""
+    table = Table.place(Options.of({"url": gateway.url, "table": name, **options}))
+    with pytest.raises(SeamlineError) as caught:
+        table.hot_splits(table.seam.hot_ranges, {}, table.seam.end, table.seam.log.end_epochs)
+    assert caught.value.code is INVALID_ARGUMENT
+    return caught.value.message
+
+
+@pytest.mark.prove
+def test_executors_reach_the_registry_of_glue(
+    stack: Stack, name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
+    stack.create_topic(name, 1)
+    with Glue() as glue:
+        version = glue.register(ORDER)
+        registry = {"type": "glue", "region": "eu-west-1", "url": glue.url}
+        with gateway_of(stack, registry, tmp_path) as gateway:
+            gateway.rows(
+                f"CREATE TABLE {name} (id bigint) WITH (topic = '{name}', format = 'avro')"
+            )
+            values = [of_glue(version, order(i), is_compressed=i % 2 == 0) for i in range(20)]
+            stack.produce(name, values)
+            rows = read(gateway, name, "batch", tmp_path, "id")
+            assert [row["id"] for row in rows] == list(range(20))
+            message = refusal_of(gateway, name, **{"registry.username": "ann"})
+            assert "registry.type: uses the AWS credentials" in message
+
+
+@pytest.mark.prove
+def test_executors_log_in_to_the_registry_of_azure(
+    stack: Stack, name: str, tmp_path: pathlib.Path
+) -> None:
+    stack.create_topic(name, 1)
+    with IdentityProvider() as provider, AzureRegistry(provider.is_valid) as azure:
+        schema_id = azure.register(ORDER)
+        login = {f"login.{setting}": value for setting, value in provider.login.items()}
+        registry = {"type": "azure", "url": azure.url, **login}
+        with gateway_of(stack, registry, tmp_path) as gateway:
+            gateway.rows(
+                f"CREATE TABLE {name} (id bigint) WITH (topic = '{name}', format = 'avro')"
+            )
+            content_type = f"avro/binary+{schema_id}".encode()
+            headers: list[tuple[str, bytes | None]] = [("content-type", content_type)]
+            stack.produce(name, map(order, range(20)), headers=[headers] * 20)
+            options = {f"registry.{setting}": value for setting, value in login.items()}
+            rows = read(gateway, name, "batch", tmp_path, "id", **options)
+            assert [row["id"] for row in rows] == list(range(20))
+            assert "the type azure needs url, and login or token" in refusal_of(gateway, name)
+            plain = f"{name}_plain"
+            gateway.rows(
+                f"CREATE TABLE {plain} (raw varbinary) WITH (topic = '{name}', format = 'raw')"
+            )
+            assert len(read_all(gateway, [plain], "batch", tmp_path, "raw")[0]) == 20
+
+
+@contextlib.contextmanager
+def gateway_of(stack: Stack, registry: dict[str, str], tmp_path: pathlib.Path) -> Iterator[Gateway]:
+    """A gateway of its own, whose cluster has a registry."""
+    own = {f"clusters.default.schema_registry.{name}": value for name, value in registry.items()}
+    config = stack.configured({**stack.flags, **own, "state_directory": str(tmp_path / "state")})
+    with contextlib.closing(Gateway(config)) as gateway:
+        yield gateway
 
 
 @pytest.mark.soak

@@ -7,6 +7,7 @@ import json
 import re
 import uuid
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 from support.json_server import Answer, JsonServer, Request
@@ -112,13 +113,15 @@ def _of_amazon(code: str, message: str) -> Answer:
 class AzureRegistry(JsonServer):
     """Azure's schema registry: schemas by id, and those of the group `shop` by name and version.
 
+    Args:
+        accepts: Whether it accepts a token.
+
     Attributes:
-        token: The token that it accepts.
         throttles: How many of the next requests it refuses as too many.
     """
 
-    def __init__(self, token: str) -> None:
-        self.token = token
+    def __init__(self, accepts: Callable[[str], bool]) -> None:
+        self._accepts = accepts
         self.throttles = 0
         self._schemas: dict[str, str] = {}
         self._ids: dict[str, list[str]] = {}
@@ -133,7 +136,8 @@ class AzureRegistry(JsonServer):
 
     def answer(self, request: Request) -> Answer:
         """See `JsonServer.answer`."""
-        if request.headers.get("authorization") != f"Bearer {self.token}":
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme != "Bearer" or not self._accepts(token):
             return _of_azure(401, "Unauthorized", "Invalid authorization token signature")
         if self.throttles:
             self.throttles -= 1
