@@ -14,9 +14,11 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import duckdb
 import fastavro
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform
 from support import offline
 from support.gateway import Gateway
@@ -165,6 +167,27 @@ def test_types_that_duckdb_lacks(tables: Tables) -> None:
     assert "of type variant" in tables.refused("SELECT v FROM variant")[1]
     assert "has the type geometry" in tables.refused("SELECT * FROM place")[1]
     assert tables.rows("DESCRIBE variant")[1][:2] == ("v", "json")
+
+
+def test_why_variants_are_left_to_spark(tmp_path: pathlib.Path) -> None:
+    """Gaps of DuckDB and PyArrow that docs/tables.md and docs/sql.md name, until this fails."""
+    stored, copied = str(tmp_path / "duckdb.parquet"), str(tmp_path / "pyarrow.parquet")
+
+    def write(value: str) -> list[tuple[Any, ...]]:
+        with duckdb.connect() as connection:
+            connection.execute(f"COPY (SELECT {value}::JSON::VARIANT AS v) TO '{stored}'")
+            sql = f"SELECT v IS NULL, CAST(v::JSON AS VARCHAR) FROM '{stored}'"
+            rows: list[tuple[Any, ...]] = connection.execute(sql).fetchall()
+            return rows
+
+    assert write("'null'") == write("NULL") == [(True, "null")]
+    assert write("'0.12345678901234567890'") == [(False, "0.12345678901234568")]
+    with pytest.raises(duckdb.InvalidInputException, match="out of range"):
+        write("'9223372036854775808'")
+    write("'1'")
+    assert "(Variant" in str(parquet.ParquetFile(stored).schema)
+    parquet.write_table(parquet.read_table(stored), copied)
+    assert "(Variant" not in str(parquet.ParquetFile(copied).schema)
 
 
 def test_columns_of_no_type_are_null(tables: Tables) -> None:
