@@ -46,6 +46,10 @@ _WRITTEN_MAX = 200_000
 """Total length of remembered texts; a text longer than a tenth of it is not remembered."""
 _COPIED_PART = 4
 """A statement may fill one part in this many of its memory with copies of tails."""
+_ESTIMATED_PART = 4
+"""The rows of files estimate a scan whose tail has at most one part in this many of them."""
+_READ_MANY = 3
+"""A tail that so many scans of a statement read is copied for all of them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -285,8 +289,9 @@ def _copies(
 ) -> dict[str, str]:
     """Copies the tails of a join to DuckDB's own tables, whose row counts decide the join order.
 
-    DuckDB knows nothing about an Arrow table, and assumes that it has one row. A statement over one
-    relation gets no copies, since reading an Arrow table once costs less than copying it.
+    DuckDB knows nothing about an Arrow table, and assumes that it has one row. Reading an Arrow
+    table costs less than copying it, so there are no copies for a statement over one relation, nor
+    of a tail that hardly changes the row counts of its few scans: files have most of the rows.
 
     Returns:
         The tables' names, by tail.
@@ -298,9 +303,18 @@ def _copies(
     for scan in query.scans:
         if scan.tail is not None and scan.columns and scan.tail not in copies:
             rows, _ = tails[scan.tail]
-            copies[scan.tail] = scan.own_name(ROWS)
-            instance.copy(scan.own_name(ROWS), _lower_case(rows))
+            scans = sum(other.tail == scan.tail for other in query.scans)
+            if scans >= _READ_MANY or not _is_estimated(scan, rows):
+                copies[scan.tail] = scan.own_name(ROWS)
+                instance.copy(scan.own_name(ROWS), _lower_case(rows))
     return copies
+
+
+def _is_estimated(scan: EngineScan, rows: pa.Table) -> bool:
+    """Whether DuckDB's estimate of a scan is near enough without its rows in memory."""
+    if scan.newest is not None or scan.cold is None:
+        return False
+    return bool(rows.num_rows * _ESTIMATED_PART <= scan.cold.rows)
 
 
 def read_scan(scan: EngineScan, replaced: pa.Table | None = None) -> Iterator[pa.RecordBatch]:

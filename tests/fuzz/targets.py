@@ -92,7 +92,7 @@ def duckdb_engine(folder: pathlib.Path) -> DuckDBWorkers:
 
 def _place(table: Table) -> str:
     places = {0: "hot", len(table.rows): "cold"}
-    return places.get(table.cold, ("both", "spilled", "deleted", "known")[table.cold % 4])
+    return places.get(table.cold, ("both", "recent", "spilled", "deleted", "known")[table.cold % 5])
 
 
 class Live:

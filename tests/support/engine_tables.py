@@ -1,7 +1,7 @@
 """Tables for the engine over DuckDB, their rows in every place.
 
-Hot, cold, half and half; hot with a half spilled to a file; half cold with other rows deleted from
-the file; and known to the gateway itself.
+Hot, cold, half and half, a fifth hot; hot with a half spilled to a file; half cold with other rows
+deleted from the file; and known to the gateway itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from support import plans
 
 NOW = datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC)
 _FACTS = TableFacts("system", plans.TABLES["bids"].seam)
-PLACES = ("hot", "cold", "both", "spilled", "deleted", "known")
+PLACES = ("hot", "cold", "both", "recent", "spilled", "deleted", "known")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +70,9 @@ class Storage:
                 return Stored(_scan(self.file(rows)), None)
             case "both":
                 return Stored(_scan(self.file(rows[:half])), rows[half:])
+            case "recent":
+                recent = rows.num_rows // 5
+                return Stored(_scan(self.file(rows[recent:])), rows[:recent])
             case "known":
                 return Stored(dataclasses.replace(_scan(), rows=rows), None)
             case "spilled":
