@@ -29,12 +29,9 @@ from seamline.connectors.spark.relation import relation_sql
 from seamline.connectors.spark.sessions import HANG_UP_S, Session, Sessions, let_go
 from seamline.connectors.spark.tail import decoded_tail, has_odd_time
 from seamline.errors import (
-    CANCELED,
     CATALOG_ACCESS_DENIED,
-    DEADLINE_EXCEEDED,
     NOT_SUPPORTED,
     SPARK_FAILED,
-    SPARK_UNAVAILABLE,
     TAIL_TOO_LARGE,
     SeamlineError,
 )
@@ -46,8 +43,6 @@ _LOG = logging.getLogger("seamline.spark")
 _NEVER = NoDeadline()
 _RETRIES = 6
 """About two seconds: long enough to reconnect, not to wait for a server to restart."""
-_MAY_STILL_RUN = frozenset({CANCELED, DEADLINE_EXCEEDED, SPARK_FAILED, SPARK_UNAVAILABLE})
-"""Errors after which a statement's jobs may still run."""
 
 
 class SparkEngine:
@@ -73,7 +68,7 @@ class SparkEngine:
         compute: Compute = at_once,
     ) -> None:
         self._compute = compute
-        self._sessions = Sessions(url, _RETRIES)
+        self._sessions = Sessions.on_server(url, _RETRIES)
         self._close = close
         self._clusters = clusters
         self._tail_partitions = tail_partitions
@@ -279,10 +274,9 @@ class _Statement:
         try:
             yield
         except SeamlineError as error:
-            self.has_ended = error.code not in _MAY_STILL_RUN
-            if error.code is CATALOG_ACCESS_DENIED and self.session.statements > 1:
-                self._sessions.replace()
-                self.is_repeatable = True
+            self.has_ended = self._sessions.note_failure(self.session, error)
+            is_refused = error.code is CATALOG_ACCESS_DENIED
+            self.is_repeatable = is_refused and self.session.statements > 1
             raise
 
 

@@ -31,22 +31,26 @@ def merge(
     """Merges rows into a table in one commit.
 
     Args:
-        session: A Spark session that nothing else uses: its settings are changed.
+        session: A Spark session that nothing else uses: its settings are changed for the
+            statement.
         rows: The decoded records, a frame of that session.
         table: The table's name, its branch included.
         newest: Which of the rows count.
         spec: The columns of the rows.
         summary: The summary properties of the commit's snapshot.
     """
-    for name, value in summary.items():
-        session.conf.set(_SUMMARY + name, value)
-    session.conf.set("spark.sql.iceberg.check-nullability", "false")
+    settings = {_SUMMARY + name: value for name, value in summary.items()}
+    settings["spark.sql.iceberg.check-nullability"] = "false"
     view = f"seamline_batch_{uuid.uuid4().hex}"
     rows.createOrReplaceTempView(view)
     try:
+        for name, value in settings.items():
+            session.conf.set(name, value)
         truncate = _last_truncate(session, view, newest) if newest.takes_truncates else None
         session.sql(merge_sql(spark_name(*table), view, newest, spec.columns, truncate))
     finally:
+        for name in settings:
+            session.conf.unset(name)
         session.catalog.dropTempView(view)
 
 

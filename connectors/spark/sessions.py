@@ -1,12 +1,15 @@
-"""Spark Connect sessions of our own: they share nothing in the process, and end without waiting.
+"""Spark's sessions: one pool of them for what reads and for what writes, classic or Connect.
 
-PySpark keeps one thread pool for what all sessions of a process send to their servers. Every
-session that is closed or garbage-collected shuts that pool down, under a lock, and waits for what
-is in it. So a session that ends would block the others, or wait for itself. The sessions made here
-close only their own channel.
+A session is costly: its catalogs connect and log in, and its Python workers are forked from a
+process of its own. So `Sessions` keeps a few, which are used one after another, and ends the others
+with their connections to catalogs, whose tokens Iceberg would renew for as long as Spark runs. A
+Connect server cannot be told to close a catalog: its sessions are ended only if they must be.
 
-A session is costly for its server: its catalogs reconnect, and its Python workers are forked from a
-process of its own. So `Sessions` keeps a few, which statements use one after another.
+Connect sessions of our own share nothing in the process, and end without waiting. PySpark keeps one
+thread pool for what all sessions of a process send to their servers. Every session that is closed
+or garbage-collected shuts that pool down, under a lock, and waits for what is in it. So a session
+that ends would block the others, or wait for itself. The sessions made here close only their own
+channel.
 """
 
 from __future__ import annotations
@@ -20,7 +23,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from seamline.connectors import supervision
+from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.settings import SESSION
+from seamline.errors import (
+    CANCELED,
+    CATALOG_ACCESS_DENIED,
+    DEADLINE_EXCEEDED,
+    SPARK_FAILED,
+    SPARK_UNAVAILABLE,
+    SeamlineError,
+)
 
 PATIENT = 30
 """Attempts over half a minute, in which a restarted server is found again."""
@@ -33,9 +45,11 @@ _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _IDLE_MAX = 4
 """Sessions kept for the next statements."""
 _AGE_MAX_S = 600.0
-"""An older session is not used again: its catalogs have secrets that may have changed."""
+"""An older session of a classic Spark is not used again: its catalogs may have old secrets."""
 _KERNELS_MAX = 100
 """A session that has learned more is not used again: statements may define their own kernels."""
+_MAY_STILL_RUN = frozenset({CANCELED, DEADLINE_EXCEEDED, SPARK_FAILED, SPARK_UNAVAILABLE})
+"""Errors after which a statement's jobs may still run."""
 _ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 _IMPORTING = threading.Lock()
 """PySpark's modules import each other: a second thread could get a half-imported one."""
@@ -52,45 +66,67 @@ class Session:
         self.statements = 0
         self._views: set[str] = set()
 
-    @property
-    def is_worn(self) -> bool:
-        """Whether it must not be used again."""
-        age_s = time.monotonic() - self.opened_at
-        return age_s > _AGE_MAX_S or len(self.learned) > _KERNELS_MAX
-
     def view(self, name: str, frame: Any) -> None:
         """Registers a frame under a name until the statement ends."""
         self._views.add(name)
         frame.createOrReplaceTempView(name)
+
+    @property
+    def is_tidy(self) -> bool:
+        """Whether the last statement left no views."""
+        return not self._views
 
     def tidy(self) -> None:
         """Drops the views of the last statement, and the data that came with them."""
         while self._views:
             self.spark.catalog.dropTempView(self._views.pop())
 
-    def begin(self, tag: str) -> None:
+    def begin(self, tag: str | None) -> None:
         """Prepares it for a statement; fails if the server no longer knows it."""
         self.spark.conf.set("spark.sql.session.timeZone", SESSION["spark.sql.session.timeZone"])
-        self.spark.clearTags()  # tags belong to this thread
-        self.spark.addTag(tag)
+        if tag is not None:
+            self.spark.clearTags()  # tags belong to this thread
+            self.spark.addTag(tag)
         self.statements += 1
 
 
 class Sessions:
-    """Sessions with a server, each used by one statement after another. Safe to share.
+    """Sessions with one Spark, each used by one statement after another. Safe to share.
 
     Args:
-        url: Returns the server's address.
-        attempts: See `connect`.
+        url: Returns the server's address; sessions with another address are not used again.
+        start: Opens a session at an address.
+        end: Ends a session, and its connections to catalogs if that is possible.
+        age_s_max: The age from which a session is not used again.
     """
 
-    def __init__(self, url: Callable[[], str], attempts: int) -> None:
+    def __init__(
+        self,
+        url: Callable[[], str],
+        start: Callable[[str], Any],
+        end: Callable[[Any], None],
+        age_s_max: float = math.inf,
+    ) -> None:
         self._url = url
-        self._attempts = attempts
+        self._start = start
+        self._end = end
+        self._age_s_max = age_s_max
         self._lock = threading.Lock()
         self._idle: list[Session] = []
         self._is_closed = False
         self._replaced_at = -math.inf
+
+    @classmethod
+    def on_server(cls, url: Callable[[], str], attempts: int = PATIENT) -> Sessions:
+        """Returns sessions on a Connect server; see `connect`."""
+        return cls(url, lambda address: open_session(address, attempts), let_go)
+
+    @classmethod
+    def beside(cls, spark: Any) -> Sessions:
+        """Returns sessions on the server of another session, or in its JVM."""
+        if _is_remote(spark):
+            return cls.on_server(lambda: str(spark.client.seamline_url))
+        return cls(lambda: "", lambda _: spark.newSession(), _close_catalogs, _AGE_MAX_S)
 
     @property
     def idle(self) -> int:
@@ -98,16 +134,44 @@ class Sessions:
         with self._lock:
             return len(self._idle)
 
-    def take(self, tag: str) -> Session:
+    @contextlib.contextmanager
+    def session(self) -> Iterator[Any]:
+        """Yields PySpark's session that nothing else uses until the block ends."""
+        session = self.take()
+        has_ended = False
+        try:
+            yield session.spark
+            has_ended = True
+        except Exception as error:
+            named = error if isinstance(error, SeamlineError) else named_error(error)
+            has_ended = self.note_failure(session, named)
+            raise
+        finally:
+            if has_ended:
+                self.give_back(session)
+            else:
+                self._end(session.spark)
+
+    def note_failure(self, session: Session, error: SeamlineError) -> bool:
+        """Notes what failed in a session; returns whether nothing runs in it any more.
+
+        If a catalog refuses the token of a session that has been used before, later statements get
+        other sessions: Iceberg in Java stops renewing a token after failures, and a new session
+        logs in again.
+        """
+        if error.code is CATALOG_ACCESS_DENIED and session.statements > 1:
+            self._replaced_at = time.monotonic()
+        return error.code not in _MAY_STILL_RUN
+
+    def take(self, tag: str | None = None) -> Session:
         """Returns a session that no other statement uses; what this thread runs in it is tagged."""
         url = self._url()
-        while (session := self._next()) is not None:
-            if session.url == url and self._may_serve(session):
-                with contextlib.suppress(Exception):  # the server may have forgotten it
-                    session.begin(tag)
-                    return session
-            let_go(session.spark)
-        session = Session(url, open_session(url, self._attempts))
+        while (session := self._next(url)) is not None:
+            with contextlib.suppress(Exception):  # the server may have forgotten it
+                session.begin(tag)
+                return session
+            self._end(session.spark)
+        session = Session(url, self._start(url))
         session.begin(tag)
         return session
 
@@ -119,16 +183,12 @@ class Sessions:
                 session.tidy()
                 if self._keep(session):
                     return
-            let_go(session.spark)
+            self._end(session.spark)
 
-        supervision.start("spark-tidy", tidy)
-
-    def replace(self) -> None:
-        """Has later statements open sessions, because a catalog refuses the tokens of these.
-
-        Iceberg in Java stops renewing a token after failures; a new session logs in again.
-        """
-        self._replaced_at = time.monotonic()
+        if session.is_tidy:
+            tidy()
+        else:
+            supervision.start("spark-tidy", tidy)
 
     def close(self) -> None:
         """Releases all idle sessions, and the others once they become idle."""
@@ -136,14 +196,25 @@ class Sessions:
             self._is_closed = True
             idle, self._idle = self._idle, []
         for session in idle:
-            let_go(session.spark)
+            self._end(session.spark)
 
     def _may_serve(self, session: Session) -> bool:
-        return not session.is_worn and session.opened_at > self._replaced_at
+        age_s = time.monotonic() - session.opened_at
+        is_worn = age_s > self._age_s_max or len(session.learned) > _KERNELS_MAX
+        return not is_worn and session.opened_at > self._replaced_at
 
-    def _next(self) -> Session | None:
+    def _next(self, url: str) -> Session | None:
+        """Returns an idle session, and ends those that must not be used again."""
         with self._lock:
-            return self._idle.pop() if self._idle else None
+            idle, self._idle = self._idle, []
+            for session in idle:
+                if session.url == url and self._may_serve(session):
+                    self._idle.append(session)
+            worn = [session for session in idle if session not in self._idle]
+            taken = self._idle.pop() if self._idle else None
+        for session in worn:
+            self._end(session.spark)
+        return taken
 
     def _keep(self, session: Session) -> bool:
         with self._lock:
@@ -222,58 +293,8 @@ def open_session(url: str, attempts: int = PATIENT) -> Any:
     return session
 
 
-class SessionsApart:
-    """Sessions beside another, each with its own settings and names. Safe to share.
-
-    Each of them has its own connection to every catalog, whose token Iceberg renews until it is
-    closed. So they are used again, and closed at the end.
-
-    Args:
-        session: The other session, whose server or JVM they are in.
-    """
-
-    def __init__(self, session: Any) -> None:
-        self._session = session
-        self._lock = threading.Lock()
-        self._idle: list[Any] = []
-        self._is_closed = False
-
-    @contextlib.contextmanager
-    def session(self) -> Iterator[Any]:
-        """Yields a session that nothing else uses; it is not used again after an error."""
-        with self._lock:
-            session = self._idle.pop() if self._idle else None
-        session = session or self._opened()
-        try:
-            yield session
-        except BaseException:
-            _release(session)
-            raise
-        with self._lock:
-            if not self._is_closed:
-                self._idle.append(session)
-                return
-        _release(session)
-
-    def close(self) -> None:
-        """Releases idle sessions, and the others once nothing uses them."""
-        with self._lock:
-            self._is_closed = True
-            idle, self._idle = self._idle, []
-        for session in idle:
-            _release(session)
-
-    def _opened(self) -> Any:
-        if _is_remote(self._session):
-            return open_session(self._session.client.seamline_url)
-        return self._session.newSession()
-
-
-def _release(session: Any) -> None:
-    """Releases a session; closes the catalogs of one in our JVM, which Spark never does itself."""
-    if _is_remote(session):
-        let_go(session)
-        return
+def _close_catalogs(session: Any) -> None:
+    """Closes the catalogs of a session in our JVM, which Spark never does itself."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway  # noqa: SLF001 - PySpark has no name for catalogs

@@ -35,10 +35,9 @@ from seamline.connectors.iceberg.transforms import path_to
 from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.merging import merge
-from seamline.connectors.spark.sessions import SessionsApart, functions_for
+from seamline.connectors.spark.sessions import Sessions, functions_for
 from seamline.connectors.spark.tail import decoded_tail, has_odd_time
 from seamline.errors import (
-    CATALOG_ACCESS_DENIED,
     COMMIT_CONFLICT,
     INVALID_TABLE_DEFINITION,
     NOT_SUPPORTED,
@@ -66,61 +65,54 @@ class SparkTierTable(IcebergTierTable):
     """`TierTable` over Spark and PyIceberg.
 
     Args:
-        spark: A Spark session.
+        sessions: Spark's sessions; a batch without rows needs none.
         catalog: The table's catalog.
         identifier: Its name there.
         log: The cluster its topic is in.
         cluster: The same cluster, as Spark reaches it.
         tasks_min: The least number of tasks that share a batch.
-        on_refusal: Called when the catalog refuses the session's token. Iceberg in Java stops
-            renewing it after failures, so that only another session logs in again.
         opened: The table, if it has just been loaded; the first `load` returns it.
-        apart: Sessions beside `spark`, for merges; by default, those of this table alone.
     """
 
     def __init__(
         self,
-        spark: Any,
+        sessions: Sessions | None,
         catalog: IcebergCatalog,
         identifier: tuple[str, ...],
         log: HotLog,
         cluster: ClusterConfig,
         *,
         tasks_min: int,
-        on_refusal: Callable[[], None] = lambda: None,
         opened: IcebergTable | None = None,
-        apart: SessionsApart | None = None,
     ) -> None:
         super().__init__(catalog, identifier, log, opened=opened)
-        self._spark = spark
-        self._apart = SessionsApart(spark) if apart is None else apart
-        self._on_refusal = on_refusal
+        self._sessions = sessions
         self._cluster = cluster
         self._tasks_min = tasks_min
 
     def commit_rows(self, batch: Batch) -> None:
         """See `TierTable.commit_rows`."""
         self._write_dead_letters(batch)
-        with self._named_errors(batch):
-            _whatever_times(lambda any_time: self._commit_rows(batch, any_time))
+        with self._session(batch) as spark:
+            _whatever_times(lambda any_time: self._commit_rows(spark, batch, any_time))
 
-    def _commit_rows(self, batch: Batch, any_time: bool) -> None:
+    def _commit_rows(self, spark: Any, batch: Batch, any_time: bool) -> None:
         table = self._table()
         spec = self._spec(table, batch)
         # the boundary counts what the policy `skip` leaves out, and is written with the rows
-        skipped = self._count(batch, spec, any_time) if spec.on_error == "skip" else 0
+        skipped = self._count(spark, batch, spec, any_time) if spec.on_error == "skip" else 0
         boundary = batch.boundary_with(skipped)
         if spec.primary_key:
-            self._merge_aside(spec, batch, boundary, any_time)
+            self._merge_aside(spark, spec, batch, boundary, any_time)
             return
-        rows = self._decoded(self._spark, batch, spec, any_time, batch.batch_id)
+        rows = self._decoded(spark, batch, spec, any_time, batch.batch_id)
         rows = _with_partitions(rows, table)
         if _may_hold_batch(table, batch) or not self._overwrite(rows, batch, boundary):
             self._write_aside(rows, batch, boundary)
 
     def _overwrite(self, rows: Any, batch: Batch, boundary: Boundary) -> bool:
         """Writes the batch to the table; returns False if commits of others prevented it."""
-        functions = functions_for(self._spark)
+        functions = functions_for(rows.sparkSession)
         try:
             (
                 self._writer(rows, boundary)
@@ -139,21 +131,21 @@ class SparkTierTable(IcebergTierTable):
 
         It is an overwrite of nothing, since an append could be cherry-picked into the table again.
         """
-        functions = functions_for(self._spark)
+        functions = functions_for(rows.sparkSession)
         with self._branch(batch) as branch:
             self._writer(rows, boundary, f"branch_{branch}").overwrite(functions.lit(False))
 
     def _merge_aside(
-        self, spec: DecoderSpec, batch: Batch, boundary: Boundary, any_time: bool
+        self, spark: Any, spec: DecoderSpec, batch: Batch, boundary: Boundary, any_time: bool
     ) -> None:
         """Merges the newest record of each key into a branch, and moves `main` there."""
         newest = Newest.of(batch.binding, spec)
         assert newest is not None
-        with self._branch(batch) as branch, self._apart.session() as session:
-            rows = self._decoded(session, batch, spec, any_time, batch.batch_id)
+        with self._branch(batch) as branch:
+            rows = self._decoded(spark, batch, spec, any_time, batch.batch_id)
             rows = _with_partitions(rows, self._table())
             table = (self._catalog.name, *self._identifier, f"branch_{branch}")
-            merge(session, rows, table, newest, spec, {SUMMARY_KEY: encode(boundary)})
+            merge(spark, rows, table, newest, spec, {SUMMARY_KEY: encode(boundary)})
             landed = decode(self._head_of(branch))
             if landed is None or landed.next != boundary.next:
                 raise SeamlineError(
@@ -217,33 +209,36 @@ class SparkTierTable(IcebergTierTable):
         )
 
     def _count_skipped(self, batch: Batch, spec: DecoderSpec) -> int:
-        with self._named_errors(batch):
-            return _whatever_times(lambda any_time: self._count(batch, spec, any_time))
+        with self._session(batch) as spark:
+            return _whatever_times(lambda any_time: self._count(spark, batch, spec, any_time))
 
     def _bad_records(self, batch: Batch, spec: DecoderSpec) -> Iterator[pa.RecordBatch]:
-        with self._named_errors(batch):
+        with self._session(batch) as spark:
             bad = _whatever_times(
-                lambda any_time: self._decoded(self._spark, batch, spec.errors, any_time).toArrow()
+                lambda any_time: self._decoded(spark, batch, spec.errors, any_time).toArrow()
             )
         yield from bad.to_batches()
 
-    def _count(self, batch: Batch, spec: DecoderSpec, any_time: bool) -> int:
+    def _count(self, spark: Any, batch: Batch, spec: DecoderSpec, any_time: bool) -> int:
         """Counts the bad records in the batch, with the decoder that leaves them out."""
         lenient = dataclasses.replace(spec, on_error="null")
-        rows = self._decoded(self._spark, batch, lenient, any_time)
+        rows = self._decoded(spark, batch, lenient, any_time)
         return int(rows.filter(f"`{columns.ERROR}` IS NOT NULL").count())
 
     @contextlib.contextmanager
-    def _named_errors(self, batch: Batch) -> Iterator[None]:
-        """Names Spark's failures; rows that no longer fit a changed table are a COMMIT_CONFLICT."""
+    def _session(self, batch: Batch) -> Iterator[Any]:
+        """Yields a session of Spark, and names its failures.
+
+        Rows that no longer fit a changed table are a COMMIT_CONFLICT.
+        """
+        assert self._sessions is not None, "the batch has rows"
         try:
-            yield
+            with self._sessions.session() as spark:
+                yield spark
         except SeamlineError:
             raise
         except Exception as error:
             named = named_error(error)
-            if named.code is CATALOG_ACCESS_DENIED:
-                self._on_refusal()
             is_unfit = named.code in (NOT_SUPPORTED, SPARK_FAILED)
             if is_unfit and self.load().current_schema_id != batch.schema_id:
                 name = ".".join((self._catalog.name, *self._identifier))

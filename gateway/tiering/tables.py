@@ -19,7 +19,7 @@ from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.connectors.spark import submission
 from seamline.connectors.spark.errors import named_errors
-from seamline.connectors.spark.sessions import SessionsApart, open_session
+from seamline.connectors.spark.sessions import Sessions, open_session
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import (
     NOT_SUPPORTED,
@@ -147,26 +147,21 @@ class SparkTables:
     def __init__(self, connections: Connections, spark: Any) -> None:
         self._connections = connections
         self._spark = spark
-        self._apart = SessionsApart(spark)
-        self._is_refused = False
-        self._starting = threading.Lock()
+        self._sessions = Sessions.beside(spark)
 
     def open(self, name: TableName) -> tuple[TierTable, HotLog]:
         """See `Tables.open`."""
         parts = _Opened(self._connections, name)
-        spark, apart = self._sessions()
         if not self._is_remote:
-            spark.sparkContext.setJobGroup(name.display, f"tiering of {name.display}")
+            self._spark.sparkContext.setJobGroup(name.display, f"tiering of {name.display}")
         made = SparkTierTable(
-            spark,
+            self._sessions,
             parts.catalog,
             name.path,
             parts.log,
             parts.cluster,
             tasks_min=cores(),
-            on_refusal=lambda: self._replace(spark),
             opened=parts.table,
-            apart=apart,
         )
         return made, parts.log
 
@@ -182,35 +177,12 @@ class SparkTables:
 
     def close(self) -> None:
         """Ends Spark."""
-        self._apart.close()
+        self._sessions.close()
         submission.stop(self._spark)
 
     @property
     def _is_remote(self) -> bool:
         return self._connections.config.spark.remote is not None
-
-    def _sessions(self) -> tuple[Any, SessionsApart]:
-        """Returns the session, and those beside it.
-
-        They are new ones if a server has lost the last, or a catalog has refused its token. The
-        last one is not ended, as batches of other tables may still run in it.
-        """
-        with self._starting:
-            is_lost = self._is_remote and self._spark.is_stopped
-            if self._is_refused or is_lost:
-                self._apart.close()
-                if self._is_remote:
-                    self._spark = start_spark(self._connections)
-                else:
-                    self._spark = self._spark.newSession()
-                self._apart = SessionsApart(self._spark)
-                self._is_refused = False
-            return self._spark, self._apart
-
-    def _replace(self, session: Any) -> None:
-        """Has later batches run in another session."""
-        with self._starting:
-            self._is_refused |= session is self._spark
 
 
 class AutoTables:

@@ -21,7 +21,8 @@ from support.identity_provider import IdentityProvider
 from support.waiting import wait_until
 
 from seamline.connectors.spark import submission
-from seamline.connectors.spark.sessions import SessionsApart
+from seamline.connectors.spark.sessions import Sessions
+from seamline.errors import CATALOG_ACCESS_DENIED, SeamlineError
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.load import load
 from seamline.gateway.tiering.tables import start_spark
@@ -102,24 +103,36 @@ def guarded(folder: pathlib.Path) -> Iterator[Guarded]:
 def batches(folder: pathlib.Path) -> None:
     """What is tested, for a process of its own: PySpark leaves its traces in all of py4j."""
     with guarded(folder) as own:
-        before, apart = own.connections, SessionsApart(own.spark)
+        sessions = Sessions.beside(own.spark)
         for _ in range(3):
-            with apart.session() as session:
+            with sessions.session() as session:
                 own.use(session)
-        assert own.connections - before == 1
-        with apart.session() as session, apart.session() as other:
+        assert own.connections == 1
+        with sessions.session() as session, sessions.session() as other:
             assert session is not other
             own.use(other)
-        assert own.connections - before == 2
+        assert own.connections == 2
         renewed = own.tokens + 4
         wait_until(lambda: own.tokens >= renewed, 90, "renewed tokens")
-        with pytest.raises(ValueError, match="refused"), apart.session() as failed:
-            raise ValueError("refused")
-        with apart.session() as session:
+        with pytest.raises(ValueError, match="failed"), sessions.session() as failed:
+            raise ValueError("failed")
+        with sessions.session() as session:
             assert session is not failed
             own.use(session)
-        assert own.connections - before == 2
-        apart.close()
+        assert own.connections == 2
+        with pytest.raises(SeamlineError), sessions.session() as refused:
+            raise SeamlineError(CATALOG_ACCESS_DENIED, "the token has been revoked")
+        assert sessions.idle == 0
+        with sessions.session() as session:
+            assert session not in (refused, other)
+            own.use(session)
+        with pytest.raises(ValueError, match="failed"), sessions.session():
+            raise ValueError("failed")
+        assert own.connections == 3
+        own.wait_until_quiet()  # nothing was closed but what was replaced, or failed
+        with sessions.session() as session:
+            own.use(session)
+        sessions.close()
         own.wait_until_quiet()
 
 

@@ -110,7 +110,9 @@ class Contended:
         table: TierTable = LocalTierTable(catalog, identifier, log)
         if engine == "spark":
             cluster = self.stack.connections.cluster("default").config
-            table = SparkTierTable(self.stack.spark, catalog, identifier, log, cluster, tasks_min=2)
+            table = SparkTierTable(
+                self.stack.sessions, catalog, identifier, log, cluster, tasks_min=2
+            )
         try:
             return tier_once(table, log, no_deadline(), records_max=1_000_000)
         finally:
@@ -260,7 +262,7 @@ def test_deletes_by_position_delay_no_appended_batch(
         del table.model[id_]
 
     inner: Any = SparkTierTable(
-        stack.spark,
+        stack.sessions,
         Meddled(stack.connections.catalog("lake"), Event(delete), has_branch),  # type: ignore[arg-type]
         ("default", name),
         stack.connections.log("default"),

@@ -23,7 +23,7 @@ from support.live import FILES, LiveReaders, canonical, watched
 from support.stack import Stack
 from support.waiting import wait_until
 
-from seamline.connectors.spark.sessions import SessionsApart, let_go, open_session
+from seamline.connectors.spark.sessions import Sessions
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import (
     COMMIT_CONFLICT,
@@ -171,24 +171,22 @@ def test_a_key_that_moves_is_not_merged(stack: Stack, gateway: Gateway, name: st
 def test_a_remote_spark_merges_too(stack: Stack, gateway: Gateway, name: str) -> None:
     dice = random.Random(4)
     table = Upserts(stack, gateway, name)
-    session = open_session(stack.spark_url)
-    apart = SessionsApart(session)
+    sessions = Sessions.on_server(lambda: stack.spark_url)
     log = stack.connections.log("default")
     for _ in range(2):
         table.happen(dice, 12)
         remote = SparkTierTable(
-            session,
+            sessions,
             stack.connections.catalog("lake"),
             ("default", name),
             log,
             stack.connections.cluster("default").config,
             tasks_min=2,
-            apart=apart,
         )
         assert tier_once(remote, log, no_deadline(), records_max=8).outcome is Outcome.ROWS
         table.check()
-    apart.close()
-    let_go(session)
+    assert sessions.idle == 1
+    sessions.close()
 
 
 @pytest.mark.soak

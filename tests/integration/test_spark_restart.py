@@ -66,11 +66,12 @@ def test_a_new_session_follows_a_restart(stack: Stack, scratch: pathlib.Path) ->
     connections = Connections(load(file, environment={}, flags=flags).config)
     with spark_server(server, scratch / "first"):
         tables = SparkTables(connections, start_spark(connections))
-        old = tables._sessions()[0]
-        assert old.sql("SELECT 1").collect()[0][0] == 1
-        assert tables._sessions()[0] is old
+        for _ in range(2):
+            with tables._sessions.session() as old:
+                assert old.sql("SELECT 1").collect()[0][0] == 1
     with spark_server(server, scratch / "second"):
         with pytest.raises(Exception, match=r"session|Session"):
             old.sql("SELECT 1").collect()
-        assert tables._sessions()[0].sql("SELECT 2").collect()[0][0] == 2
+        with tables._sessions.session() as new:
+            assert new.sql("SELECT 2").collect()[0][0] == 2
     connections.close()

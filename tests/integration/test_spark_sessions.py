@@ -51,7 +51,7 @@ def views(session: Any) -> list[str]:
 
 @pytest.fixture
 def sessions(stack: Stack) -> Iterator[Sessions]:
-    with contextlib.closing(Sessions(lambda: stack.spark_url, 3)) as kept:
+    with contextlib.closing(Sessions.on_server(lambda: stack.spark_url, 3)) as kept:
         yield kept
 
 
@@ -111,7 +111,7 @@ class TestSessions:
         sessions.give_back(again)
 
     def test_one_that_was_closed_keeps_none(self, stack: Stack) -> None:
-        sessions = Sessions(lambda: stack.spark_url, 3)
+        sessions = Sessions.on_server(lambda: stack.spark_url, 3)
         session = sessions.take("first")
         sessions.close()
         sessions.give_back(session)

@@ -26,7 +26,7 @@ from support.stack import Stack
 from support.tierers import At, Interrupted
 from support.waiting import wait_until
 
-from seamline.connectors.spark.sessions import connect
+from seamline.connectors.spark.sessions import Sessions, connect
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import (
     COMMIT_CONFLICT,
@@ -121,7 +121,7 @@ def test_killed_between_data_files_and_commit_and_its_folder_wiped(
     )
     folder = scratch / "first"
     environment = own_spark(stack, folder)
-    command = programs.seamline("tier", table, "--once")
+    command = programs.seamline("tier", table, "--once", "--engine", "spark")
     with (
         stack.unwritable_catalog(),
         programs.running(command, environment, scratch / "first.log") as process,
@@ -229,7 +229,7 @@ def test_two_tierers_from_one_boundary(stack: Stack, gateway: Gateway, table: st
 
 def spark_table(stack: Stack, name: str, spark: object) -> SparkTierTable:
     return SparkTierTable(
-        spark,
+        Sessions.beside(spark),
         stack.connections.catalog("lake"),
         ("default", name),
         stack.connections.log("default"),

@@ -57,7 +57,7 @@ def test_a_batch_loads_its_table_three_times(
         stack.produce(name, [{"id": i, "text": "x"} for i in range(100)])
         catalog.loads = 0
         table = SparkTierTable(
-            stack.spark,
+            stack.sessions,
             cast("IcebergCatalog", catalog),
             ("default", name),
             log,

@@ -22,6 +22,7 @@ from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.iceberg.tables.tiering import IcebergTierTable
 from seamline.connectors.spark.maintenance import Compaction, Maintained, Tasks, maintain
 from seamline.connectors.spark.server import ConnectServer
+from seamline.connectors.spark.sessions import Sessions
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.gateway import names
 from seamline.gateway.app.spark import settings
@@ -304,6 +305,11 @@ class Stack:
         """A Spark session, for tiering and as a foreign writer."""
         return start_spark(self.connections)
 
+    @functools.cached_property
+    def sessions(self) -> Sessions:
+        """Sessions beside it, for tiering."""
+        return Sessions.beside(self.spark)
+
     def maintain(
         self,
         name: str,
@@ -335,7 +341,7 @@ class Stack:
             )
         cluster = self.connections.cluster("default").config
         return SparkTierTable(
-            self.spark,
+            self.sessions,
             self.connections.catalog("lake"),
             (schema, name),
             self.connections.log("default"),
