@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import pathlib
+import secrets
 from collections.abc import Callable, Iterator
 
 from seamline.errors import DISK_FULL, ErrorCode, SeamlineError
@@ -46,6 +47,28 @@ def private_folder(path: pathlib.Path) -> None:
     make_folder(path)
     if path.stat().st_uid == os.geteuid():
         path.chmod(0o700)
+
+
+def kept_text(path: pathlib.Path, make: Callable[[], str]) -> str:
+    """Returns the text of a file, made on the first call and readable by its owner only.
+
+    The first process to link the file has made it; nobody ever sees a part of the text, even if
+    the disk is full.
+
+    Raises:
+        OSError: when it cannot be made.
+    """
+    if not path.exists():
+        make_folder(path.parent)
+        draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+        try:
+            draft.touch(mode=0o600)
+            draft.write_text(make(), encoding="utf-8")
+            with contextlib.suppress(FileExistsError):
+                path.hardlink_to(draft)
+        finally:
+            draft.unlink(missing_ok=True)
+    return path.read_text(encoding="utf-8").strip()
 
 
 @contextlib.contextmanager

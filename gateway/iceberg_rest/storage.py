@@ -18,7 +18,7 @@ from urllib.parse import urlparse
 from pyiceberg.io import FileIO, load_file_io
 
 from seamline.connectors.duckdb.storage import local_path
-from seamline.connectors.files import make_folder, private_folder
+from seamline.connectors.files import kept_text, private_folder
 from seamline.connectors.places import FILE, place_of
 from seamline.errors import INVALID_CONFIG, SeamlineError
 from seamline.gateway.catalogs.connections import Connections
@@ -40,7 +40,7 @@ class SnapshotStorage:
         self._config = config
         self._connections = connections
         state = pathlib.Path(config.state_directory)
-        self._gateway_id = _kept_id(state / "gateway-id")
+        self._gateway_id = kept_text(state / "gateway-id", lambda: secrets.token_hex(6))
         self._default = (state / "live").resolve()
         private_folder(self._default)
 
@@ -127,14 +127,6 @@ class SnapshotStorage:
         """Returns the catalog whose credentials give access to a file of the gateway."""
         named = (name for name in self._config.catalogs if f"/{self._gateway_id}/{name}/" in path)
         return next(named, self._config.default_catalog)
-
-
-def _kept_id(path: pathlib.Path) -> str:
-    if not path.exists():
-        make_folder(path.parent)
-        path.touch(mode=0o600)
-        path.write_text(secrets.token_hex(6), encoding="utf-8")
-    return path.read_text(encoding="utf-8").strip()
 
 
 def _remove_empty_folder(path: str) -> None:

@@ -10,7 +10,6 @@ forge one. Where access rules may hide rows, nobody can read one either, as offs
 from __future__ import annotations
 
 import base64
-import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -27,7 +26,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from seamline.connectors.cache import Cache
-from seamline.connectors.files import make_folder
+from seamline.connectors.files import kept_text
 from seamline.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
 from seamline.gateway import names
 from seamline.seam.gaps import Gap
@@ -338,13 +337,4 @@ def _lower(name: Sequence[str]) -> tuple[str, ...]:
 
 def kept_secret(path: pathlib.Path) -> str:
     """Returns the secret in a file, created on the first call and readable by the owner only."""
-    make_folder(path.parent)
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    if not path.exists():
-        # the first process to link it has created it; nobody ever sees half of it
-        draft.touch(mode=0o600)
-        draft.write_text(secrets.token_urlsafe(32), encoding="utf-8")
-        with contextlib.suppress(FileExistsError):
-            path.hardlink_to(draft)
-        draft.unlink()
-    return path.read_text(encoding="utf-8").strip()
+    return kept_text(path, lambda: secrets.token_urlsafe(32))

@@ -1,6 +1,7 @@
-"""Goal: locks exclude, and failures to write get the right name.
+"""Goal: locks exclude, failures to write get the right name, and leave no half of a file.
 
-Method: a second opening of the lock's file in a thread; errors as the system raises them.
+Method: a second opening of the lock's file in a thread; errors as the system raises them, and a
+limit of the size of files in a process of its own.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
+import subprocess
+import sys
 import threading
 
 import pytest
 
-from seamline.connectors.files import exclusive, named_write_errors
+from seamline.connectors.files import exclusive, kept_text, named_write_errors
 from seamline.errors import DISK_FULL, JARS_UNAVAILABLE, SeamlineError
 
 
@@ -51,3 +54,22 @@ def test_other_failures_get_the_name_and_the_remedy_of_their_place(tmp_path: pat
         (tmp_path / "file" / "below").touch()
     assert caught.value.code is JARS_UNAVAILABLE
     assert caught.value.hint == "do this"
+
+
+def test_a_text_is_kept_whole_or_not_at_all(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "state" / "id"
+    script = (
+        "import pathlib, resource, sys\n"
+        "from seamline.connectors.files import kept_text\n"
+        "hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (3, hard))\n"
+        "kept_text(pathlib.Path(sys.argv[1]), lambda: 'abcdef')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False
+    )
+    assert "File too large" in done.stderr
+    assert list(path.parent.iterdir()) == []
+    assert kept_text(path, lambda: "abcdef") == "abcdef"
+    assert kept_text(path, lambda: "other") == "abcdef"
+    assert path.stat().st_mode & 0o777 == 0o600
