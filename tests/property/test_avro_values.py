@@ -800,3 +800,17 @@ def test_json_text_is_what_fastavro_reads(case: tuple[Any, list[Any]]) -> None:
             elif value is not None and not is_bytes:
                 exact = decimal.Decimal if isinstance(expected, decimal.Decimal) else None
                 assert json.loads(value, parse_float=exact, parse_int=exact) == expected
+
+
+@pytest.mark.parametrize("space", ["", "shop"])
+def test_records_in_each_other_through_a_union_have_any_namespace(space: str) -> None:
+    branches = ["null", "Node", {"type": "array", "items": "Node"}]
+    node = {"type": "record", "name": "Node", "namespace": space, "fields": [
+        {"name": "next", "type": branches}]}  # fmt: skip
+    stream = io.BytesIO()
+    value = {"next": {"next": [{"next": None}]}}
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(node), value)
+    columns = parse_fields("next json")
+    (array,), bad = decoder(node, columns).decode([stream.getvalue()])
+    assert not bad
+    assert json.loads(array[0].as_py()) == value["next"]

@@ -81,7 +81,7 @@ def _tagged(node: Node, met: set[str]) -> list[Any]:
         else:
             name, (field,) = tagged(node, node.alternatives.index(branch), None)
             fields = [{"name": field, "type": self_contained(branch, met)}]
-            branches.append({"type": "record", "name": name, "fields": fields})
+            branches.append({"type": "record", "name": name, "namespace": "", "fields": fields})
     return branches
 
 
@@ -96,7 +96,7 @@ def _node(schema: Any, space: str, names: dict[str, Node]) -> Node:
                 raise ValueError(f"the schema is not Avro: there is no type {schema}")
             return node
         case list():
-            node = Node("union", name=f"seamline.Union{len(names)}")
+            node = Node("union", name=f"SeamlineUnion{len(names)}")
             names[node.name] = node
             node.branches += [_node(branch, space, names) for branch in schema]
             return node
