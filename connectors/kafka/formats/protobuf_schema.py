@@ -25,7 +25,7 @@ from seamline.connectors.files import make_folder
 from seamline.connectors.kafka.formats import protobuf_known
 from seamline.connectors.kafka.formats.framing import MessagePath
 from seamline.connectors.kafka.formats.schemas import Schema
-from seamline.connectors.kafka.formats.trees import Node, every
+from seamline.connectors.kafka.formats.trees import ANY, Node, every
 
 _MAIN = "seamline_main.proto"
 _COMPILING = threading.Lock()
@@ -212,7 +212,6 @@ WRAPPERS = frozenset(
 )
 JSON_MESSAGES = frozenset(_WELL_KNOWN + name for name in ("Struct", "Value", "ListValue"))
 TIMESTAMP = f"{_WELL_KNOWN}Timestamp"
-ANY = f"{_WELL_KNOWN}Any"
 PACKED_DEPTH_MAX = 50
 """An `Any` nested deeper makes a bad record: Protobuf's parser counts only the levels in each."""
 

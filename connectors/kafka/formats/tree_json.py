@@ -100,9 +100,14 @@ def _plain(node: Node, of_leaf: OfLeaf) -> Convert:
     return lambda value: plain(value, node)
 
 
-def _leaf(node: Node, of_leaf: OfLeaf) -> Convert:
+def leaf_type(node: Node) -> Type:
+    """Returns the type of the column whose values JSON spells for a leaf."""
     is_number = PLAIN_NUMBER in node.attributes
-    type_ = Decimal(20, 0) if is_number else type_of(node) or types.VARCHAR
+    return Decimal(20, 0) if is_number else type_of(node) or types.VARCHAR
+
+
+def _leaf(node: Node, of_leaf: OfLeaf) -> Convert:
+    type_ = leaf_type(node)
     convert = of_leaf(node, type_)
     if node.logical == "json":
         return lambda value: _parsed(convert(value))

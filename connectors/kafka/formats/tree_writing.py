@@ -7,6 +7,7 @@ range) is an error and is never truncated. A field without a column is its defau
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import datetime
 import decimal
@@ -18,11 +19,14 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from seamline.connectors.kafka.formats.tree_values import UNITS
-from seamline.connectors.kafka.formats.trees import Node, branch_of, by_label, tagged
+from seamline.connectors.kafka.formats.tree_json import leaf_type
+from seamline.connectors.kafka.formats.tree_values import UNITS, converter
+from seamline.connectors.kafka.formats.trees import ANY, Node, branch_of, by_label, tagged
 from seamline.seam.encoding import TYPE_NAME
 from seamline.seam.evolution import matched
 from seamline.sql import types
+from seamline.sql.kernels import json_texts
+from seamline.sql.kernels.json_texts import Json, Number
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
 
 Encode: TypeAlias = Callable[[Any], Any]
@@ -55,6 +59,8 @@ def encoder(node: Node, type_: Type, path: str) -> Encode:
 
 def _of_union(node: Node, type_: Type, path: str) -> Encode:
     """Writes the one field of a row that is not null, or what only one of the types can be."""
+    if type_ == types.JSON:
+        return _OfJson(node, path)
     names = by_label(node.alternatives)
     fields = type_.fields if isinstance(type_, Row) else ()
     places = {
@@ -98,6 +104,8 @@ def _encoder(node: Node, type_: Type, path: str) -> Encode:
         case _, Row((Field("value", inner),)) if node.attributes.get("wrapper"):
             wrapped = _encoder(node, inner, path)
             return lambda value: None if value["value"] is None else wrapped(value["value"])
+        case _, types.JSON:
+            return _OfJson(node, path)
         case "record", types.BOOLEAN if not node.members:
             return lambda value: {} if value else None
         case "record", Row(fields):
@@ -340,3 +348,140 @@ def _text(type_: Type) -> Encode | None:
         case types.TIMESTAMP_TZ:
             return lambda value: (_EPOCH + _micros(value) * _MICRO).isoformat() + "Z"
     return None
+
+
+# --- JSON ----------------------------------------------------------------------------------------
+
+
+class _OfJson:
+    """Values of type json as values of a schema, each of which is read back as the same text.
+
+    An object has all fields of its record. A value of a union is of the one type that takes it so.
+    """
+
+    def __init__(self, node: Node, path: str) -> None:
+        self._node = node
+        self._path = path
+        self._leaves: dict[tuple[Node, str], Encode] = {}
+        self._branches: dict[tuple[int, Node], dict[int, Any]] = {}
+
+    def __call__(self, text: str) -> Any:
+        """Returns the schema's value; raises ValueError if it has none."""
+        self._branches.clear()  # the values by whose identity it has them are gone
+        value = json_texts.parse(text)
+        try:
+            return self._encoded(value, self._node, self._path)
+        except RecursionError:
+            raise ValueError(f"{self._path}: nested too deeply") from None
+
+    def _encoded(self, value: Json, node: Node, path: str) -> Any:
+        match node.kind, value:
+            case "null", None:
+                return None
+            case "union", None if len(node.branches) > len(node.alternatives):
+                return None
+            case "union", _ if node.only is not None:
+                return self._encoded(value, node.only, path)
+            case "union", _:
+                return self._of_branch(value, node, path)
+            case "record", dict() if node.name != ANY:
+                return self._record(value, node, path)
+            case "array", list() if node.inner is not None:
+                return [self._encoded(item, node.inner, f"{path}[]") for item in value]
+            case "map", dict() if node.inner is not None:
+                return {key: self._encoded(v, node.inner, f"{path}[]") for key, v in value.items()}
+            case (("record" | "array" | "map"), _):
+                raise _unlike_json(value, node, path)
+        if (node, path) not in self._leaves:
+            self._leaves[node, path] = _json_leaf(node, path)
+        return self._leaves[node, path](value)
+
+    def _record(self, value: Mapping[str, Json], node: Node, path: str) -> dict[str, Any]:
+        for name in node.members.keys() ^ value.keys():
+            owner = "schema" if name in value else "object"
+            raise ValueError(f"{path}.{name}: the {owner} has no such field")
+        return {
+            name: self._encoded(value[name], member, f"{path}.{name}")
+            for name, member in node.members.items()
+        }
+
+    def _of_branch(self, value: Json, node: Node, path: str) -> Any:
+        key = id(value), node
+        if key not in self._branches:  # else a value in many unions is tried for each way to it
+            fitting = self._branches[key] = {}
+            for position, branch in enumerate(node.alternatives):
+                with contextlib.suppress(ValueError):
+                    fitting[position] = self._encoded(value, branch, path)
+        fitting = self._branches[key]
+        if len(fitting) != 1:
+            raise ValueError(
+                f"{path}: {_short(value)} does not fit exactly one of the types of the schema's"
+                " union"
+            )
+        ((position, content),) = fitting.items()
+        return tagged(node, position, content)
+
+
+def _short(value: Json) -> str:
+    text = json_texts.write(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+def _unlike_json(value: Json, node: Node, path: str) -> ValueError:
+    kind = node.name if node.name == ANY else node.kind
+    return ValueError(f"{path}: the schema has {kind} there, which {_short(value)} cannot become")
+
+
+def _json_leaf(node: Node, path: str) -> Encode:
+    """Returns a function that converts JSON to a leaf that is read back as the same JSON."""
+    type_ = leaf_type(node)
+    encode = _leaf(node, type_, path)
+    read = converter(node, types.JSON, path)
+
+    def make(value: Json) -> Any:
+        try:
+            own = json_texts.write(value) if node.logical == "json" else _of_column(value, type_)
+        except (TypeError, ValueError, ArithmeticError):
+            own = None
+        if own is None or encode is None:
+            raise _unlike_json(value, node, path)
+        encoded = encode(own)
+        text = read(encoded)
+        if text != json_texts.canonical(value):
+            raise ValueError(f"{path}: {_short(value)} would be read back as {text[:40]}")
+        return encoded
+
+    return make
+
+
+def _of_column(value: Json, type_: Type) -> Any:
+    """Returns what a column of a type has for JSON; None, TypeError or ValueError if nothing."""
+    if isinstance(value, bool):
+        return value if type_ == types.BOOLEAN else None
+    if isinstance(type_, Decimal):
+        number = decimal.Decimal(value) if isinstance(value, Number) else None
+        return number if number is None or number.adjusted() <= _DIGITS_MAX else None
+    if type_ in (types.REAL, types.DOUBLE):
+        return pa.scalar(float(value), pa.float64()).cast(types.to_arrow(type_)).as_py()
+    if isinstance(value, Number):
+        return int(value) if type_ in types.INTEGERS else None
+    if not isinstance(value, str):
+        return None
+    if isinstance(type_, Varbinary):
+        return base64.b64decode(value, validate=True)
+    parse = _PARSED.get(type_)
+    return value if parse is None else parse(value)
+
+
+_DIGITS_MAX = types.MAX_DECIMAL_PRECISION
+_PARSED: Mapping[Type, Callable[[str], Any]] = {
+    types.BOOLEAN: lambda _: None,
+    types.INTEGER: lambda _: None,
+    types.BIGINT: lambda _: None,
+    types.UUID: lambda text: str(uuid.UUID(text)),
+    types.DATE: datetime.date.fromisoformat,
+    types.TIME: datetime.time.fromisoformat,
+    types.TIMESTAMP: datetime.datetime.fromisoformat,
+    types.TIMESTAMP_TZ: datetime.datetime.fromisoformat,
+}
+"""What makes values of text; a type that text has no values of makes None."""

@@ -79,6 +79,8 @@ _CONNECT = {
     "io.debezium.data.Uuid": "uuid",
     "io.debezium.data.Json": "json",
 }
+ANY = "google.protobuf.Any"
+"""A message that holds one of any type."""
 PACKED = "@packed"
 """What an `Any` holds: the full name of its type, and the message; None if the type is missing."""
 PLAIN_NUMBER = "plain-number"
