@@ -7,6 +7,7 @@ strategies and framings they have; then the registry is taken away, or knows not
 from __future__ import annotations
 
 import base64
+import dataclasses
 import datetime
 import json
 import threading
@@ -38,6 +39,7 @@ from seamline.errors import SeamlineError
 from seamline.gateway.commands.tables import parse_fields
 from seamline.gateway.deadline import StatementDeadline
 from seamline.seam.binding import TopicBinding
+from seamline.seam.evolution import Watch
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns
 
@@ -241,6 +243,24 @@ def test_json_with_a_schema(registry: Registry) -> None:
     value = serializer({"id": 5}, SerializationContext("orders", MessageField.VALUE))
     found = decoder(schemas(registry), "id bigint", format="json_schema")
     assert rows(found, batch(value, b'{"id":6}', None)) == [{"id": 5}, {"id": 6}, {"id": None}]
+
+
+@pytest.mark.parametrize("is_tiering", [False, True])
+def test_numbers_of_json_schema_that_are_whole_fit_whole_columns(
+    registry: Registry, is_tiering: bool
+) -> None:
+    schema = {"type": "object", "title": "O", "properties": {"id": {"type": "number"}}}
+    serializer = JSONSerializer(json.dumps(schema), registry.client)
+    context = SerializationContext("orders", MessageField.VALUE)
+    values = [serializer({"id": number}, context) for number in (5, 2**53 + 1, 1.0, 5.5)]
+    own = parse_fields("id bigint")
+    for spellings, accepted in (((), [5, 2**53 + 1]), (("whole_numbers",), [5, 2**53 + 1, 1])):
+        binding = TopicBinding("c", "orders", format="json_schema", spellings=spellings)
+        spec = DecoderSpec.of(binding, own, on_error="null")
+        spec = dataclasses.replace(spec, watch=Watch(is_tiering=is_tiering))
+        read, bad = Decoder(spec, schemas(registry)).decode_all(batch(*values))
+        assert sorted(bad) == list(range(len(accepted), 4))
+        assert read.column("id").to_pylist()[: len(accepted)] == accepted
 
 
 PROTO = """
