@@ -37,10 +37,17 @@ _NUMBER = re.compile(
     r"|(?P<decimal>\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)([eE][+-]?\d+)?"
 )
 _BASES = {"hex": 16, "octal": 8, "binary": 2}
+_DIGIT_WORD = re.compile(r"(?<!\.)\d\w+")
+_SHOWN = 20
+"""Characters of a number that an error's message shows."""
 
 
 def _with_numbers(sql: str, tokens: list[Token]) -> list[Token]:
-    """Merges numbers in other bases, or with _ between their digits, into one token each."""
+    """Merges numbers in other bases, or with _ between their digits, into one token each.
+
+    Raises:
+        SeamlineError: SYNTAX_ERROR for letters that follow a number at once, as in Trino.
+    """
     merged: list[Token] = []
     end = -1  # the end of the last number
     for token in tokens:
@@ -50,8 +57,18 @@ def _with_numbers(sql: str, tokens: list[Token]) -> list[Token]:
         if token.token_type is not TokenType.NUMBER:
             continue
         match = _NUMBER.match(sql, token.start)
-        if match is None or match.end() - 1 < token.end:
-            continue
+        word = _DIGIT_WORD.match(sql, token.start)
+        word_end = max(token.end + 1, word.end() if word is not None else 0)
+        if match is None or match.end() < word_end:
+            text = sql[token.start : word_end]
+            shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+            raise SeamlineError(
+                SYNTAX_ERROR,
+                f"{shown} is neither a number nor a name",
+                location=location_of(token),
+                hint="Put a space after a number, and double quotes around a name that begins "
+                "with a digit.",
+            )
         base = match.lastgroup if match.lastgroup in _BASES else None
         if base is None and "_" not in match[0]:
             continue
@@ -159,7 +176,7 @@ def _check_numbers(tokens: Sequence[Token]) -> None:
         if token.token_type is TokenType.NUMBER and len(token.text) > NUMBER_MAX:
             raise SeamlineError(
                 INVALID_LITERAL,
-                f"the number {token.text[:20]}… has {len(token.text):,} characters; at most "
+                f"the number {token.text[:_SHOWN]}… has {len(token.text):,} characters; at most "
                 f"{NUMBER_MAX:,} are allowed",
                 location=location_of(token),
             )

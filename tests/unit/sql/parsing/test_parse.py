@@ -271,6 +271,26 @@ def test_the_error_says_where(sql: str, code: str, place: Location | None) -> No
     assert (error.code.name, error.location) == (code, place)
 
 
+@pytest.mark.parametrize("number", ["1", "10", "1_000", "0b101", "0o17", "1e5"])
+@pytest.mark.parametrize("letters", ["x", "_", "é", "AND", "e", "__0", "g5"])
+def test_letters_that_follow_a_number_at_once_are_no_name(number: str, letters: str) -> None:
+    error = refused(f"SELECT\n {number}{letters} FROM t")
+    assert (error.code.name, error.location) == ("SYNTAX_ERROR", Location(2, 2))
+    assert error.message.startswith(number)
+    apart = parse.parse(f'SELECT {number} "{letters}" FROM t')
+    assert isinstance(apart, Query)
+    assert apart.tree.selects[0].alias == letters
+
+
+@pytest.mark.parametrize(
+    "text", ["0x", "0xg", "0b2", "0o8", "1e+", "1.5e", "1.e-", ".5e", "7" * 99 + "x"]
+)
+def test_what_only_begins_as_a_number_is_refused(text: str) -> None:
+    error = refused(f"SELECT {text}")
+    assert error.code.name == "SYNTAX_ERROR"
+    assert len(error.message) < 70
+
+
 @pytest.mark.parametrize(
     "sql",
     [
