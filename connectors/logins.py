@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import math
 import threading
 import time
 import urllib.parse
@@ -176,7 +177,7 @@ def _token_of(status: int, data: bytes, asked_at: float, unstated_s: float) -> T
     if isinstance(life, str) and life.isdecimal():
         life = int(life)
     if isinstance(life, (int, float)) and life > 0:
-        return Token(value, asked_at + life)
+        return Token(value, math.floor(asked_at) + life)  # brokers count whole seconds
     return Token(value, _expiry_of_jwt(value) or asked_at + unstated_s)
 
 

@@ -13,6 +13,7 @@ import re
 import threading
 import urllib.parse
 
+import jwt
 import pytest
 from pydantic import ValidationError
 from support.cloud_identities import AZURE_TOKEN, GOOGLE_TOKEN, GoogleTokens, ManagedIdentity
@@ -130,6 +131,8 @@ def test_client_credentials() -> None:
         token = token_source(login).token()
         assert token_source(login.model_copy()).token() is token
         assert provider.is_valid(token.value)
+        claims = jwt.decode(token.value, options={"verify_signature": False})
+        assert claims["exp"] - 10 < token.expires_at <= claims["exp"]
         assert SECRET not in repr(login)
         assert token.value not in repr(token)
         for wrong, said in (
