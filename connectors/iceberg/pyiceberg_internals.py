@@ -105,6 +105,7 @@ from pyiceberg.types import (
     TimestamptzNanoType,
 )
 from requests import HTTPError, ReadTimeout, Response, Session
+from requests.exceptions import InvalidJSONError
 from sqlalchemy import Select, bindparam, select
 from sqlalchemy import insert as sql_insert
 from sqlalchemy import update as sql_update
@@ -417,9 +418,23 @@ class PatientRestCatalog(GuardedCatalog, RestCatalog):
                 answer = request(method, url, **named, timeout=(CONNECT_S, silence_s))
                 if has_other_token(self._auth_manager, answer):
                     answer = request(method, url, **named, timeout=(CONNECT_S, silence_s))
+                _require_object(answer)
                 return answer
         except http.NoAnswerError as error:  # of a commit, it means that its outcome is unknown
             raise ReadTimeout(str(error)) from error
+
+
+def _require_object(answer: Response) -> None:
+    """Rejects a successful answer that is no JSON object, such as a proxy's page or half an answer.
+
+    It says nothing about the table; of a commit, it does not say whether it landed.
+
+    Raises:
+        InvalidJSONError: It is not.
+    """
+    body = answer.content.strip()
+    if answer.ok and body and not (body.startswith(b"{") and body.endswith(b"}")):
+        raise InvalidJSONError(f"an answer of {len(body)} bytes is no JSON object")
 
 
 _VENDED = "seamline_vended"

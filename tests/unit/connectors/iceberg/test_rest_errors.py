@@ -27,14 +27,20 @@ def failure(url: str) -> SeamlineError:
 
 
 @contextmanager
-def answering(status: int) -> Iterator[str]:
-    """A server whose configuration is fine and whose every other answer has this status."""
+def answering(status: int, text: bytes | None = None) -> Iterator[str]:
+    """A server whose configuration is fine and whose every other answer has this status.
+
+    Args:
+        status: The status.
+        text: What the other answers consist of, instead of an error as specified.
+    """
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             is_config = self.path.startswith("/v1/config")
             error = {"error": {"message": "no", "type": "Error", "code": status}}
             body = json.dumps({"defaults": {}, "overrides": {}} if is_config else error).encode()
+            body = body if is_config or text is None else text
             self.send_response(200 if is_config else status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -62,6 +68,16 @@ def test_a_catalog_that_refuses(status: int) -> None:
 def test_a_catalog_that_fails(status: int) -> None:
     with answering(status) as url:
         assert failure(url).code is CATALOG_UNAVAILABLE
+
+
+@pytest.mark.parametrize("text", [b"<html>log in</html>", b'{"identifiers": [{"na', b"[]", b"null"])
+def test_a_success_that_is_no_json_object(text: bytes) -> None:
+    with answering(200, text) as url:
+        assert failure(url).code is CATALOG_UNAVAILABLE
+        catalog = IcebergCatalog(CatalogConfig(name="lake", type="rest", uri=url))
+        with pytest.raises(SeamlineError, match="no JSON object") as caught:
+            catalog.load(("default", "t"))
+    assert caught.value.code is CATALOG_UNAVAILABLE
 
 
 def test_a_catalog_that_is_not_there() -> None:
