@@ -154,7 +154,8 @@ def test_what_a_command_imports_later_is_named_too(
             (libraries / entry.name).symlink_to(entry)
     (tmp_path / "seamline.yaml").write_text(CONFIG.format(folder=tmp_path), encoding="utf-8")
     code = MAKE_TABLE.format(folder=tmp_path)
-    code += "from seamline.cli import main; main(['tier', 't', '--engine', 'spark'])"
+    arguments = ["tier", "t", "--engine", "spark", "--set", "spark.remote=sc://127.0.0.1:1"]
+    code += f"from seamline.cli import main; main({arguments})"
     status, said = run(code, [installed, libraries], tmp_path)
     assert status == 1
     assert said.endswith(

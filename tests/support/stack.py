@@ -109,7 +109,8 @@ class Stack:
             directory: Where state is kept.
         """
         other = copy.copy(self)
-        other.__dict__.pop("spark", None)
+        for of_spark in ("spark", "sessions"):
+            other.__dict__.pop(of_spark, None)
         own = {"state_directory": str(directory / "gateway"), "spark.master": "local[2]"}
         alone = self.configured(own).model_copy(update={"catalogs": {catalog.name: catalog}})
         with contextlib.closing(ConnectServer(settings(alone))) as server:
