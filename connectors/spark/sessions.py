@@ -206,15 +206,13 @@ class Sessions:
     def _next(self, url: str) -> Session | None:
         """Returns an idle session, and ends those that must not be used again."""
         with self._lock:
-            idle, self._idle = self._idle, []
-            for session in idle:
-                if session.url == url and self._may_serve(session):
-                    self._idle.append(session)
-            worn = [session for session in idle if session not in self._idle]
-            taken = self._idle.pop() if self._idle else None
-        for session in worn:
-            self._end(session.spark)
-        return taken
+            serving = [one for one in self._idle if one.url == url and self._may_serve(one)]
+            worn = [one for one in self._idle if one not in serving]
+            session = serving.pop() if serving else None
+            self._idle = serving
+        for one in worn:
+            self._end(one.spark)
+        return session
 
     def _keep(self, session: Session) -> bool:
         with self._lock:
